@@ -1,0 +1,19 @@
+package depspin
+import (
+ _ "github.com/gofiber/fiber/v2"
+ _ "github.com/bytedance/sonic"
+ _ "github.com/santhosh-tekuri/jsonschema/v6"
+ _ "github.com/spf13/cobra"
+ _ "go.yaml.in/yaml/v3"
+ _ "github.com/prometheus/client_golang/prometheus/promhttp"
+ _ "github.com/prometheus/client_golang/prometheus/testutil"
+ _ "github.com/prometheus/common/expfmt"
+ _ "pgregory.net/rapid"
+ _ "go.uber.org/goleak"
+ _ "github.com/rogpeppe/go-internal/testscript"
+ _ "github.com/pkoukk/tiktoken-go"
+ _ "github.com/pkoukk/tiktoken-go-loader"
+ _ "golang.org/x/text/unicode/norm"
+ _ "golang.org/x/sys/unix"
+ _ "github.com/google/uuid"
+)

@@ -1,0 +1,2 @@
+// Package importtest holds the test that keeps the import rules of the project.
+package importtest
