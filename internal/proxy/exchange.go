@@ -62,7 +62,6 @@ type exchange struct {
 	engine   time.Duration // spent waiting for the engine's reply to begin
 	added    time.Duration // from the request's arrival to its first byte to the client, less engine
 	clock    *time.Timer   // ends the exchange when the engine is late
-	sent     sentBodies
 }
 
 // begin starts the reply.

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"runtime/debug"
 	"slices"
@@ -28,7 +27,7 @@ func serverError(status int, code, message string) *openai.Error {
 type Proxy struct {
 	cfg     Config
 	engine  *url.URL
-	client  http.RoundTripper
+	client  engineClient
 	gate    fieldGate
 	metrics *metrics
 	ready   readiness
@@ -54,15 +53,17 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{cfg: cfg, engine: engine, gate: gate, metrics: newMetrics(), live: map[*exchange]struct{}{}, idle: make(chan struct{})}
-	p.client = newClient(&p.cfg)
+	if engine.Scheme == "http" {
+		p.client = newPlainClient(&p.cfg, engine)
+	} else {
+		p.client = newStdClient(&p.cfg)
+	}
 	return p, nil
 }
 
 // Close drops the idle connections to the engine.
 func (p *Proxy) Close() {
-	if c, ok := p.client.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
+	p.client.close()
 }
 
 // A route is one path that is served.
@@ -136,7 +137,6 @@ func (p *Proxy) Serve(ctx context.Context, req *Request, sink Sink) {
 		}
 		x.finish()
 		cancel(nil)
-		x.sent.wait()
 	}()
 
 	r, ok := findRoute(req.Path)
