@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolsidecar/sidecar/internal/openai"
@@ -53,15 +54,16 @@ type exchange struct {
 	route  string // label in metrics and log
 	start  time.Time
 
-	status   int           // sent to the client; 0 before Start
-	stream   bool          // the reply is a stream of events
-	bytes    int           // of the reply's body
-	gone     bool          // a write failed
-	complete bool          // the reply was sent to its end
-	kind     string        // of failure, for metrics and log
-	engine   time.Duration // spent waiting for the engine's reply to begin
-	added    time.Duration // from the request's arrival to its first byte to the client, less engine
-	clock    *time.Timer   // ends the exchange when the engine is late
+	status   int                   // sent to the client; 0 before Start
+	stream   bool                  // the reply is a stream of events
+	bytes    int                   // of the reply's body
+	gone     bool                  // a write failed
+	complete bool                  // the reply was sent to its end
+	kind     string                // of failure, for metrics and log
+	engine   time.Duration         // spent waiting for the engine's reply to begin
+	added    time.Duration         // from the request's arrival to its first byte to the client, less engine
+	clock    *time.Timer           // ends the exchange when the engine is late
+	late     atomic.Pointer[error] // with which cause
 }
 
 // begin starts the reply.

@@ -104,25 +104,23 @@ func (p *Proxy) adapterError(status int) *openai.Error {
 }
 
 // handle runs the core in a goroutine of its own until status and header are
-// known. fasthttp writes them and then reads the body from the pipe, whose
-// Close, called in every case, ends core and watcher before the next request
-// of the connection is read.
+// known, and watches the client meanwhile. fasthttp writes them and then reads
+// the body from the pipe, whose Close, called in every case, ends core and
+// watcher before the next request of the connection is read.
 func (s *Server) handle(c *fiber.Ctx) error {
 	fc := c.Context()
 	ctx, cancel := context.WithCancelCause(context.Background())
-	pipe := &pipe{cancel: cancel, ready: make(chan struct{}), done: make(chan struct{})}
+	pipe := &pipe{cancel: cancel, done: make(chan struct{})}
 	pipe.data.L = &pipe.mu
 	pipe.room.L = &pipe.mu
-	if conn, ok := fc.Conn().(*clientConn); ok {
-		pipe.watcher = watch(conn, pipe.clientGone)
-	}
+	pipe.ready.init(fc.Conn())
 	req := requestOf(fc)
 	go func() {
 		defer close(pipe.done)
 		s.p.Serve(ctx, req, pipe)
 		pipe.end()
 	}()
-	<-pipe.ready
+	pipe.ready.wait(pipe.clientGone)
 
 	resp := &fc.Response
 	resp.SetStatusCode(pipe.status)
@@ -139,6 +137,9 @@ func (s *Server) handle(c *fiber.Ctx) error {
 		resp.SetBodyRaw(pipe.buf)
 		return nil
 	}
+	if conn := pipe.ready.conn; conn != nil {
+		pipe.watcher = watch(conn, pipe.clientGone)
+	}
 	resp.ImmediateHeaderFlush = true
 	resp.SetBodyStream(pipe, -1)
 	return nil
@@ -152,12 +153,28 @@ func requestOf(fc *fasthttp.RequestCtx) *Request {
 		Method:   string(fc.Method()),
 		Path:     string(uri.PathOriginal()),
 		RawQuery: string(uri.QueryString()),
-		Header:   make(http.Header, 16),
 		Body:     fc.Request.Body(),
 	}
+	// All names and values are parts of one string, all lists of one slice.
+	var text []byte
+	n := 0
 	for key, value := range fc.Request.Header.All() {
-		k := http.CanonicalHeaderKey(string(key))
-		req.Header[k] = append(req.Header[k], string(value))
+		text = append(append(text, key...), value...)
+		n++
+	}
+	rest := string(text)
+	lists := make([]string, n)
+	req.Header = make(http.Header, n)
+	for key, value := range fc.Request.Header.All() {
+		k := http.CanonicalHeaderKey(rest[:len(key)])
+		lists[0] = rest[len(key) : len(key)+len(value)]
+		rest = rest[len(key)+len(value):]
+		if have := req.Header[k]; have != nil {
+			req.Header[k] = append(have, lists[0])
+		} else {
+			req.Header[k] = lists[:1:1]
+		}
+		lists = lists[1:]
 	}
 	return req
 }
@@ -170,8 +187,8 @@ const pipeSize = 64 << 10
 // fasthttp has not yet taken.
 type pipe struct {
 	cancel  context.CancelCauseFunc
-	watcher *watcher
-	ready   chan struct{} // closed when status, header and, of a whole reply, body are known
+	watcher *watcher      // of a stream
+	ready   gate          // opened when status, header and, of a whole reply, body are known
 	done    chan struct{} // closed when the core has returned
 
 	status int
@@ -192,7 +209,7 @@ var errPipeClosed = errors.New("the client's connection is closed")
 func (p *pipe) Start(status int, h http.Header) error {
 	p.status, p.header = status, h
 	if p.whole = h.Get("Content-Length") != ""; !p.whole {
-		close(p.ready)
+		p.ready.open()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,7 +243,7 @@ func (p *pipe) end() {
 		p.status, p.header, p.whole = 499, http.Header{"Connection": {"close"}}, true
 	}
 	if p.whole {
-		close(p.ready)
+		p.ready.open()
 	}
 }
 
