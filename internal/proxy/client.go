@@ -26,6 +26,9 @@ type engineClient interface {
 	// read. The request's body is not read after do has failed or the reply's
 	// body has been closed.
 	do(ctx context.Context, r *engineRequest) (*http.Response, error)
+	// sendsFirst says whether the request's body is not read any more when do
+	// has returned.
+	sendsFirst() bool
 	// close drops connections that are not in use.
 	close()
 }
@@ -64,6 +67,8 @@ func newStdClient(cfg *Config) *stdClient {
 		WriteBufferSize:        16 << 10, // a request of a few KB leaves in one write
 	}}
 }
+
+func (c *stdClient) sendsFirst() bool { return false }
 
 func (c *stdClient) close() { c.t.CloseIdleConnections() }
 
@@ -306,6 +311,8 @@ func (c *plainClient) dropOld() {
 		c.sweep = time.AfterFunc(engineIdle-time.Since(c.idle[0].since), c.dropOld)
 	}
 }
+
+func (c *plainClient) sendsFirst() bool { return true }
 
 func (c *plainClient) close() {
 	c.mu.Lock()

@@ -13,13 +13,17 @@ import (
 	"github.com/toolsidecar/sidecar/internal/openai"
 )
 
-// A Request is what a client asks.
+// A Request is what a client asks. Serve changes nothing of it but Body, which
+// it clears before it calls Release.
 type Request struct {
 	Method   string
 	Path     string // as the client spelled it, escapes included
 	RawQuery string
-	Header   http.Header // canonical keys; not changed by Serve
-	Body     []byte      // valid until Serve returns
+	Header   http.Header // canonical keys
+	Body     []byte      // valid until Serve returns, or until Release is called
+	// Release, if not nil, is called when Body is not needed any more though the
+	// reply goes on, so that a long stream does not hold it.
+	Release func()
 }
 
 // A Sink takes the reply to one request. Its methods are called by one
@@ -54,6 +58,7 @@ type exchange struct {
 	route  string // label in metrics and log
 	start  time.Time
 
+	in       int                   // bytes of the request's body
 	status   int                   // sent to the client; 0 before Start
 	stream   bool                  // the reply is a stream of events
 	bytes    int                   // of the reply's body
@@ -91,6 +96,14 @@ func (x *exchange) reply(status int, h http.Header, body []byte) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if x.begin(status, h) == nil {
 		x.complete = len(body) == 0 || x.write(body) == nil
+	}
+}
+
+// releaseBody gives the request's body back.
+func (x *exchange) releaseBody() {
+	if x.req.Release != nil {
+		x.req.Body = nil
+		x.req.Release()
 	}
 }
 
@@ -150,7 +163,7 @@ func (x *exchange) finish() {
 	}
 	line, err := json.Marshal(accessLine{
 		Time: x.start.UTC().Format(time.RFC3339Nano), ID: x.id, Method: x.req.Method, Path: x.req.Path, Status: status,
-		Stream: x.stream, In: len(x.req.Body), Out: x.bytes, Seconds: time.Since(x.start).Seconds(), EngineSec: x.engine.Seconds(), Failure: x.kind,
+		Stream: x.stream, In: x.in, Out: x.bytes, Seconds: time.Since(x.start).Seconds(), EngineSec: x.engine.Seconds(), Failure: x.kind,
 	})
 	if err != nil {
 		panic(err) // strings and numbers alone

@@ -127,7 +127,7 @@ func plainPath(path string) bool {
 // leaves. It never panics: a fault of our own is a 500 or an error event.
 func (p *Proxy) Serve(ctx context.Context, req *Request, sink Sink) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	x := &exchange{p: p, ctx: ctx, cancel: cancel, req: req, sink: sink, start: time.Now(), route: "other"}
+	x := &exchange{p: p, ctx: ctx, cancel: cancel, req: req, sink: sink, start: time.Now(), route: "other", in: len(req.Body)}
 	if x.id = req.Header.Get("X-Request-Id"); !validRequestID(x.id) {
 		x.id = newRequestID()
 	}

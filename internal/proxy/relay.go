@@ -63,6 +63,9 @@ var doneData = []byte("[DONE]")
 func (p *Proxy) relayStream(x *exchange, resp *http.Response, header http.Header, needDone bool) {
 	p.metrics.streams.Inc()
 	defer p.metrics.streams.Dec()
+	if p.client.sendsFirst() {
+		x.releaseBody()
+	}
 	events := openai.NewReader(resp.Body, p.cfg.MaxEvent)
 	done := false
 	for {

@@ -34,6 +34,7 @@ func NewServer(p *Proxy) *Server {
 		ReadBufferSize:            p.cfg.MaxHeader,
 		ReadTimeout:               p.cfg.HeaderTimeout,
 		IdleTimeout:               p.cfg.IdleTimeout,
+		ReduceMemoryUsage:         true, // no read buffer while a reply goes out, no body once it is released
 		ErrorHandler:              s.serverError,
 	})
 	s.app.Server().HeaderReceived = func(*fasthttp.RequestHeader) fasthttp.RequestConfig {
@@ -146,7 +147,7 @@ func (s *Server) handle(c *fiber.Ctx) error {
 }
 
 // requestOf is the core's view of a request. The body is fasthttp's own, which
-// lives until the reply has been written.
+// lives until it is released or the reply has been written.
 func requestOf(fc *fasthttp.RequestCtx) *Request {
 	uri := fc.Request.URI()
 	req := &Request{
@@ -154,6 +155,7 @@ func requestOf(fc *fasthttp.RequestCtx) *Request {
 		Path:     string(uri.PathOriginal()),
 		RawQuery: string(uri.QueryString()),
 		Body:     fc.Request.Body(),
+		Release:  fc.Request.ResetBody,
 	}
 	// All names and values are parts of one string, all lists of one slice.
 	var text []byte
