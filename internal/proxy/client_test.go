@@ -309,6 +309,84 @@ func TestEngineFields(t *testing.T) {
 	}
 }
 
+func TestEngineHeaders(t *testing.T) {
+	both(t, func(t *testing.T, adapter string) {
+		eng := newEngine(t, plainEngine)
+		_, closed := start(t, adapter, Config{Engine: eng.url})
+		_, open := start(t, adapter, Config{Engine: eng.url, AllowEngineFields: []string{"X-Data-Parallel-Rank"}})
+		c := newClientFor(t)
+		r := ask(t, c, "POST", closed+chatPath, wholeBody, "x-data-parallel-rank", "1")
+		if code := checkError(t, r); r.status != 400 || code != "engine_field_refused" || eng.count() != 0 {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+		if r := ask(t, c, "POST", open+chatPath, wholeBody, "x-data-parallel-rank", "1"); r.status != 200 || eng.last().req.Header.Get("X-Data-Parallel-Rank") != "1" {
+			t.Errorf("allowed: %d", r.status)
+		}
+	})
+}
+
+// A thousand clients that leave at any moment leave nothing behind: every
+// connection of the engine ends or is free for others.
+func TestThousandDepartures(t *testing.T) {
+	both(t, func(t *testing.T, adapter string) {
+		var late atomic.Int64
+		eng := newEngine(t, func(k *call) {
+			k.head()
+			for range 3 {
+				k.chunk(event1)
+			}
+			from := time.Now()
+			k.conn.SetReadDeadline(from.Add(5 * time.Second))
+			if _, err := k.r.Peek(1); errors.Is(err, os.ErrDeadlineExceeded) {
+				late.Add(1)
+			}
+		})
+		p, base := start(t, adapter, Config{Engine: eng.url})
+		goroutines, files, _ := settled()
+		var all sync.WaitGroup
+		slots := make(chan struct{}, 50)
+		for i := range 1000 {
+			slots <- struct{}{}
+			all.Add(1)
+			go func() {
+				defer func() { <-slots; all.Done() }()
+				conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				request := rawRequest(streamBody)
+				if i%5 == 0 {
+					request = request[:i%len(request)] // not even the request is whole
+				}
+				io.WriteString(conn, request)
+				if i%3 == 0 && i%5 != 0 {
+					conn.Read(make([]byte, i%700))
+				}
+				if i%2 == 0 {
+					conn.(*net.TCPConn).SetLinger(0)
+				}
+				conn.Close()
+			}()
+		}
+		all.Wait()
+		eventually(t, "no request being served", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.live) == 0
+		})
+		p.Close()
+		eng.waitIdle(t)
+		if n := late.Load(); n != 0 {
+			t.Errorf("%d requests stayed at the engine", n)
+		}
+		eventually(t, "goroutines and files back at the start", func() bool {
+			g, f, _ := settled()
+			return g <= goroutines+20 && f <= files+20
+		})
+	})
+}
+
 // Requests that are too long, too slow or no HTTP end with a reply or a closed
 // connection, soon, and none reaches the engine. This is about fiber's reading
 // of HTTP; net/http's is another.

@@ -163,6 +163,10 @@ func (p *Proxy) Serve(ctx context.Context, req *Request, sink Sink) {
 			p.metrics.active.Dec()
 			p.leave(x)
 		}()
+		if e := p.gate.checkHeader(req.Header); e != nil {
+			p.refuse(x, "engine_field", e)
+			return
+		}
 	}
 	r.serve(p, x)
 }

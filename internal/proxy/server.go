@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -43,6 +44,15 @@ func NewServer(p *Proxy) *Server {
 	s.app.Server().CloseOnShutdown = true
 	s.app.Server().MaxIdleWorkerDuration = 2 * time.Second // rather than 10: a burst's goroutines end soon
 	s.app.Use(s.handle)
+	routed := s.app.Handler()
+	s.app.Server().Handler = func(fc *fasthttp.RequestCtx) {
+		// Fiber answers a method that it does not know by itself, in plain text.
+		if slices.Contains(fiber.DefaultMethods, string(fc.Method())) {
+			routed(fc)
+		} else {
+			s.serve(fc)
+		}
+	}
 	return s
 }
 
@@ -104,12 +114,16 @@ func (p *Proxy) adapterError(status int) *openai.Error {
 	return e
 }
 
-// handle runs the core in a goroutine of its own until status and header are
+func (s *Server) handle(c *fiber.Ctx) error {
+	s.serve(c.Context())
+	return nil
+}
+
+// serve runs the core in a goroutine of its own until status and header are
 // known, and watches the client meanwhile. fasthttp writes them and then reads
 // the body from the pipe, whose Close, called in every case, ends core and
 // watcher before the next request of the connection is read.
-func (s *Server) handle(c *fiber.Ctx) error {
-	fc := c.Context()
+func (s *Server) serve(fc *fasthttp.RequestCtx) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	pipe := &pipe{cancel: cancel, done: make(chan struct{})}
 	pipe.data.L = &pipe.mu
@@ -136,14 +150,13 @@ func (s *Server) handle(c *fiber.Ctx) error {
 	if pipe.whole {
 		pipe.Close()
 		resp.SetBodyRaw(pipe.buf)
-		return nil
+		return
 	}
 	if conn := pipe.ready.conn; conn != nil {
 		pipe.watcher = watch(conn, pipe.clientGone)
 	}
 	resp.ImmediateHeaderFlush = true
 	resp.SetBodyStream(pipe, -1)
-	return nil
 }
 
 // requestOf is the core's view of a request. The body is fasthttp's own, which
