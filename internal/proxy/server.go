@@ -155,7 +155,7 @@ func (s *Server) serve(fc *fasthttp.RequestCtx) {
 	if conn := pipe.ready.conn; conn != nil {
 		pipe.watcher = watch(conn, pipe.clientGone)
 	}
-	resp.ImmediateHeaderFlush = true
+	resp.ImmediateHeaderFlush = !pipe.hasData() // else they leave together
 	resp.SetBodyStream(pipe, -1)
 }
 
@@ -269,6 +269,12 @@ func (p *pipe) clientGone() {
 	p.data.Signal()
 	p.room.Signal()
 	p.mu.Unlock()
+}
+
+func (p *pipe) hasData() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.buf) > p.off
 }
 
 // Read is called by fasthttp, which sends and flushes what it returns.
