@@ -640,6 +640,52 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// A shutdown that cuts many streams ends each of them well-formed, soon.
+func TestDrainManyStreams(t *testing.T) {
+	both(t, func(t *testing.T, adapter string) {
+		const n = 500
+		eng := newEngine(t, func(k *call) {
+			k.head()
+			k.chunk(event1 + event2[:9]) // half an event is on its way
+			k.conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+			k.r.Peek(1)
+		})
+		p, err := New(Config{Engine: eng.url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		base, stop := adapterNamed(adapter)(t, p)
+		conns := make([]net.Conn, n)
+		for i := range conns {
+			conns[i] = dialRaw(t, base)
+			io.WriteString(conns[i], rawRequest(streamBody))
+		}
+		eventually(t, "all streams begun", func() bool { return eng.count() == n })
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		from := time.Now()
+		if cut := p.Drain(now); cut != n {
+			t.Errorf("%d cut, want %d", cut, n)
+		}
+		if took := time.Since(from); took > 3*time.Second {
+			t.Errorf("the cut took %v", took)
+		}
+		for _, c := range conns {
+			r, err := readReplyRaw(bufio.NewReader(c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.status == 503 { // cut before its first event had come
+				checkError(t, r)
+			} else if _, code := checkCutStream(t, r, event1); code != "draining" {
+				t.Errorf("%q", r.body)
+			}
+			c.Close()
+		}
+		stop()
+	})
+}
+
 // A thousand streams that wait cost bounded memory, and nothing is left of
 // them when they have ended.
 func TestThousandIdleStreams(t *testing.T) {
