@@ -528,8 +528,13 @@ func (f *filler) array(s *node, name string, depth int) *node {
 	return out
 }
 
-// vary changes a value that stands in a list already; the whole is checked later.
+// vary changes a value that stands in a list already: it has another one drawn
+// at first, then makes one up. The whole is checked later.
 func (f *filler) vary(e *node, again int) *node {
+	f.try = max(f.try, 3) // draws, rather than the first choice
+	if again < 25 {
+		return e
+	}
 	switch e.kind {
 	case '0':
 		if i, err := e.num.Int64(); err == nil {
@@ -540,7 +545,6 @@ func (f *filler) vary(e *node, again int) *node {
 			return stringNode(e.str + strconv.Itoa(again))
 		}
 	}
-	f.try = max(f.try, 3)
 	return e
 }
 
@@ -872,7 +876,9 @@ func readHints(text string) hints {
 	}
 	h.codes = hintCode.FindAllString(text, 20)
 	for _, m := range hintProper.FindAllStringIndex(text, 40) {
-		if m[0] > 0 && !strings.HasSuffix(strings.TrimRight(text[:m[0]], " \n\t"), ".") { // not the start of a sentence
+		before := strings.TrimRight(text[:m[0]], " \n\t")
+		alone := len(h.all) == m[1]-m[0]
+		if alone || before != "" && !strings.ContainsAny(before[len(before)-1:], ".\"'`") { // neither the start of a sentence nor of a quotation
 			h.proper = append(h.proper, text[m[0]:m[1]])
 		}
 	}
