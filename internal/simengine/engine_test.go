@@ -335,15 +335,14 @@ func TestErrors(t *testing.T) {
 
 // streamed is a stream put together again.
 type streamed struct {
-	text         map[int]string
-	names        map[string]string // "choice.call" -> name
-	args         map[string]string
-	finish       map[int]string
-	ids          map[int][]int32
-	usage        *usage
-	done         bool
-	events       int
-	firstIsEmpty bool
+	text   map[int]string
+	names  map[string]string // "choice.call" -> name
+	args   map[string]string
+	finish map[int]string
+	ids    map[int][]int32
+	usage  *usage
+	done   bool
+	events int
 }
 
 func readStream(r io.Reader) (*streamed, error) {

@@ -18,6 +18,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
+// longestString is the longest minLength, in characters, that is served.
+const longestString = 1 << 20
+
 // fillAttempts is how many values are tried until one fits the schema.
 const fillAttempts = 24
 
@@ -711,8 +714,18 @@ func (f *filler) str(s *node, name string) *node {
 	if v == "" || f.try > 2 {
 		v = sampleWords[f.rng.IntN(len(sampleWords))]
 	}
-	for utf8.RuneCountInString(v) < least {
-		v += " " + sampleWords[f.rng.IntN(len(sampleWords))]
+	if least > longestString {
+		return nil
+	}
+	if n := utf8.RuneCountInString(v); n < least {
+		var b strings.Builder
+		b.WriteString(v)
+		for n < least {
+			w := sampleWords[f.rng.IntN(len(sampleWords))]
+			b.WriteString(" " + w)
+			n += 1 + len(w)
+		}
+		v = b.String()
 	}
 	if r := []rune(v); len(r) > most {
 		v = string(r[:most])

@@ -303,3 +303,58 @@ func TestOtherConstraints(t *testing.T) {
 		}
 	}
 }
+
+// TestReasoning: off by default, part of the content, kept away by
+// enable_thinking and by constraints, and separated by the family's parser.
+func TestReasoning(t *testing.T) {
+	if r := start(t, Config{}).ok(chat, `{`+bodies["text"]+`}`); strings.Contains(r.content(), "<think>") {
+		t.Errorf("by default: %q", r.content())
+	}
+	s := start(t, Config{Reasoning: true})
+	r := s.ok(chat, `{`+bodies["text"]+`}`)
+	p := s.family.NewParser()
+	evs := append(append([]wire.Event(nil), p.Feed(r.content())...), p.Close()...)
+	if len(evs) != 2 || evs[0].Kind != wire.Reasoning || evs[1].Kind != wire.Text || strings.Contains(evs[1].Text, "think>") {
+		t.Errorf("%q: %+v", r.content(), evs)
+	}
+	for _, extra := range []string{`"chat_template_kwargs":{"enable_thinking":false}`, `"response_format":{"type":"structural_tag","format":{"type":"any_text"}}`} {
+		if r := s.ok(chat, `{`+extra+`,`+bodies["text"]+`}`); strings.Contains(r.content(), "<think>") {
+			t.Errorf("%s: %q", extra, r.content())
+		}
+	}
+	if r := s.ok(chat, `{`+bodies["native call"]+`}`); len(r.Choices[0].Message.ToolCalls) != 1 || !strings.HasPrefix(r.content(), "<think>") {
+		t.Errorf("native call: %+v", r.Choices)
+	}
+}
+
+// TestFormatsThatGrow end in time and are cut by the limits of the answer.
+func TestFormatsThatGrow(t *testing.T) {
+	s := start(t, Config{MaxModelLen: 1000})
+	for _, value := range []string{"", "word "} {
+		f := object{"type": "const_string", "value": value}
+		for range 8 {
+			f = object{"type": "repeat", "min": 100000, "max": 100000, "content": f}
+		}
+		r := s.ok(chat, `{"messages":[{"role":"user","content":"x"}],"max_tokens":50,"response_format":`+marshal(object{"type": "structural_tag", "format": f})+`}`)
+		if want := map[string]string{"": "stop", "word ": "length"}[value]; r.Choices[0].FinishReason != want {
+			t.Errorf("%q: %s", value, r.Choices[0].FinishReason)
+		}
+	}
+	r := s.ok(chat, `{"messages":[{"role":"user","content":"x"}],"max_tokens":50,"structured_outputs":{"json":{"type":"string","minLength":900000}}}`)
+	if r.Choices[0].FinishReason != "length" {
+		t.Errorf("long string: %s", r.Choices[0].FinishReason)
+	}
+}
+
+func BenchmarkChat(b *testing.B) {
+	for _, kb := range []int{1, 64} {
+		b.Run(fmt.Sprintf("kb=%d", kb), func(b *testing.B) {
+			s := start(b, Config{})
+			body := `{"messages":[{"role":"user","content":"` + strings.Repeat("weather in Oslo ", kb*64) + `"}],"tools":` + twoTools + `}`
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				s.ok(chat, body)
+			}
+		})
+	}
+}
