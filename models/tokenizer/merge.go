@@ -138,6 +138,7 @@ type queue struct {
 	open   map[int32]int32 // rank -> the run that is added to, by index in runs
 	runs   []run
 	cells  []cell
+	free   int32 // list of cells given back, -1 at the end
 
 	lastRank, lastRun int32 // of the last push
 }
@@ -172,14 +173,20 @@ func (h *runHeap) Pop() any {
 }
 
 func newQueue(n int) *queue {
-	return &queue{open: make(map[int32]int32), cells: make([]cell, 0, n), lastRank: -1}
+	return &queue{open: make(map[int32]int32), cells: make([]cell, 0, n), free: -1, lastRank: -1}
 }
 
 func key(rank, pos int32) uint64 { return uint64(rank)<<32 | uint64(uint32(pos)) }
 
 func (q *queue) push(rank, pos int32) {
-	c := int32(len(q.cells))
-	q.cells = append(q.cells, cell{pos, -1})
+	c := q.free
+	if c >= 0 {
+		q.free = q.cells[c].next
+		q.cells[c] = cell{pos, -1}
+	} else {
+		c = int32(len(q.cells))
+		q.cells = append(q.cells, cell{pos, -1})
+	}
 	r, ok := q.lastRun, q.lastRank == rank
 	if !ok {
 		r, ok = q.open[rank]
@@ -207,8 +214,9 @@ func (q *queue) pop() (rank, pos int32, ok bool) {
 		return 0, 0, false
 	}
 	r := &q.runs[q.fronts.run[0]]
-	rank, pos = r.rank, q.cells[r.front].pos
-	r.front = q.cells[r.front].next
+	c := &q.cells[r.front]
+	rank, pos = r.rank, c.pos
+	r.front, q.free, c.next = c.next, r.front, q.free
 	if r.front < 0 {
 		heap.Pop(&q.fronts)
 	} else {
