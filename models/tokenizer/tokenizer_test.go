@@ -267,38 +267,42 @@ func anyText() *rapid.Generator[string] {
 }
 
 func TestProperties(t *testing.T) {
-	q := Qwen3()
-	end, ok := q.ID("<|im_end|>")
-	if !ok {
-		t.Fatal("no <|im_end|>")
-	}
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := anyText().Draw(t, "a"), anyText().Draw(t, "b")
-		ordinary := q.EncodeOrdinary(nil, a)
-		for _, id := range ordinary {
-			if q.IsAdded(id) {
-				t.Fatalf("EncodeOrdinary(%q) has added token %d", a, id)
-			}
-		}
-		back, err := q.Decode(nil, ordinary)
-		if err != nil || string(back) != nfc(a) {
-			t.Fatalf("Decode(EncodeOrdinary(%q)) = %q, %v", a, back, err)
-		}
-		ids := q.Encode(nil, a)
-		if back, err := q.Decode([]byte("x"), ids); err != nil || norm.NFC.IsNormalString(a) && string(back) != "x"+a {
-			t.Fatalf("Decode(Encode(%q)) = %q, %v", a, back, err)
-		}
-		if got := q.Count(a); got != len(ids) {
-			t.Fatalf("Count(%q) = %d, want %d", a, got, len(ids))
-		}
-		want := append(append(slices.Clone(ids), end), q.Encode(nil, b)...)
-		if got := q.Encode(nil, a+"<|im_end|>"+b); !slices.Equal(got, want) {
-			t.Fatalf("joined at a special token: %q, %q\n got %v\nwant %v", a, b, got, want)
-		}
-		if got := q.Encode([]int32{7}, a); got[0] != 7 || !slices.Equal(got[1:], ids) {
-			t.Fatalf("Encode doesn't append: %v", got)
-		}
+		checkProperties(t, anyText().Draw(t, "a"), anyText().Draw(t, "b"))
 	})
+	r := rand.New(rand.NewPCG(17, 18))
+	for range 10_000 {
+		checkProperties(t, fuzzText(r, 8), fuzzText(r, 8))
+	}
+}
+
+func checkProperties(t rapid.TB, a, b string) {
+	q := Qwen3()
+	ordinary := q.EncodeOrdinary(nil, a)
+	for _, id := range ordinary {
+		if q.IsAdded(id) {
+			t.Fatalf("EncodeOrdinary(%q) has added token %d", a, id)
+		}
+	}
+	back, err := q.Decode(nil, ordinary)
+	if err != nil || string(back) != nfc(a) {
+		t.Fatalf("Decode(EncodeOrdinary(%q)) = %q, %v", a, back, err)
+	}
+	ids := q.Encode(nil, a)
+	if back, err := q.Decode([]byte("x"), ids); err != nil || norm.NFC.IsNormalString(a) && string(back) != "x"+a {
+		t.Fatalf("Decode(Encode(%q)) = %q, %v", a, back, err)
+	}
+	if got := q.Count(a); got != len(ids) {
+		t.Fatalf("Count(%q) = %d, want %d", a, got, len(ids))
+	}
+	const end = 151645 // <|im_end|>
+	want := append(append(slices.Clone(ids), end), q.Encode(nil, b)...)
+	if got := q.Encode(nil, a+"<|im_end|>"+b); !slices.Equal(got, want) {
+		t.Fatalf("joined at a special token: %q, %q\n got %v\nwant %v", a, b, got, want)
+	}
+	if got := q.Encode([]int32{7}, a); got[0] != 7 || !slices.Equal(got[1:], ids) {
+		t.Fatalf("Encode doesn't append: %v", got)
+	}
 }
 
 // TestNFC: as package norm, where neither younger characters nor long runs of
@@ -351,7 +355,12 @@ func TestClasses(t *testing.T) {
 				count[c]++
 			}
 		}
-		h.Write([]byte{byte(k)})
+		h.Write([]byte{byte(k &^ unstable)})
+		// Alone, and before a mark and behind a starter that compose with a lot.
+		p := norm.NFC.PropertiesString(string(r))
+		if k&unstable == 0 && (!norm.NFC.IsNormalString(string(r)) || p.CCC() != 0 || !norm.NFC.IsNormalString("a"+string(r)) || !p.BoundaryBefore()) {
+			t.Errorf("%U isn't stable in normalisation form C", r)
+		}
 	}
 	want := map[class]int{space: 25, letter: 141028, upper: 1858 + 31, lower: 2258, caseless: 404 + 136477, mark: 2501, number: 1911}
 	for c, n := range want {
