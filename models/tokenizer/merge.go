@@ -27,8 +27,8 @@ func (m *merger) merge(dst []int32, p string) []int32 {
 }
 
 func (m *merger) mergeShort(dst []int32, p string) []int32 {
-	var ids [shortPiece]int32
-	var with [shortPiece]merge // of ids[i] and ids[i+1]
+	// Symbol i is ids[i]; ranks[i] and made[i] are its merge with symbol i+1.
+	var ids, ranks, made [shortPiece]int32
 	n := 0
 	prev := byte(0)
 	for i := range len(p) {
@@ -38,30 +38,34 @@ func (m *merger) mergeShort(dst []int32, p string) []int32 {
 		}
 		ids[n] = id
 		if n > 0 {
-			with[n-1] = m.first[int(prev)<<8|int(p[i])]
+			c := m.first[int(prev)<<8|int(p[i])]
+			ranks[n-1], made[n-1] = c.rank, c.id
 		}
 		prev = p[i]
 		n++
 	}
 	for n > 1 {
-		at, best := 0, with[0].rank
-		for i := 1; i < n-1; i++ {
-			if r := with[i].rank; r < best {
-				at, best = i, r
+		at, best := 0, ranks[0]
+		for i, r := range ranks[1 : n-1] {
+			if r < best {
+				at, best = i+1, r
 			}
 		}
 		if best == noRank {
 			break
 		}
-		ids[at] = with[at].id
+		ids[at] = made[at]
 		n--
-		copy(ids[at+1:n], ids[at+2:n+1])
+		for i := at + 1; i < n; i++ {
+			ids[i], ranks[i-1], made[i-1] = ids[i+1], ranks[i], made[i]
+		}
 		if at < n-1 {
-			copy(with[at+1:n-1], with[at+2:n])
-			with[at] = m.pairs.find(ids[at], ids[at+1])
+			c := m.pairs.find(ids[at], ids[at+1])
+			ranks[at], made[at] = c.rank, c.id
 		}
 		if at > 0 {
-			with[at-1] = m.pairs.find(ids[at-1], ids[at])
+			c := m.pairs.find(ids[at-1], ids[at])
+			ranks[at-1], made[at-1] = c.rank, c.id
 		}
 	}
 	return append(dst, ids[:n]...)
