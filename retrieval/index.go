@@ -345,6 +345,11 @@ func (c *Config) weigh(n lengths) float64 {
 	return sum
 }
 
+// idf is the inverse document frequency of a word that df of n tools have.
+func idf(n, df int) float64 {
+	return math.Log(1 + (float64(n)-float64(df)+0.5)/(float64(df)+0.5))
+}
+
 func (b *builder) finish() {
 	ix := b.ix
 	n := len(ix.tools)
@@ -353,7 +358,7 @@ func (b *builder) finish() {
 	ix.idf = make([]float64, len(b.df))
 	for t, df := range b.df {
 		ix.start[t+1] = ix.start[t] + df
-		ix.idf[t] = math.Log(1 + (float64(n)-float64(df)+0.5)/(float64(df)+0.5))
+		ix.idf[t] = idf(n, int(df))
 	}
 	ix.post = make([]posting, len(b.entries))
 	ix.freq = make([][fields]uint8, len(b.entries))

@@ -14,8 +14,10 @@ import "strings"
 //     a digit or a capital after its first letter) is found whatever the case
 //     of its letters; an exact spelling, where there is one, wins.
 //   - Any other name is an ordinary word (search, book, ls) and counts only in
-//     quotation marks or backquotes, or before a '('. Its words are still
-//     found by the ranking, where the name weighs most.
+//     quotation marks or backquotes, before a '(', or next to "tool" or
+//     "function". Otherwise the ranking decides, where the name weighs most:
+//     to let "book me a table" force the tool book costs 6.5 points of recall@1
+//     and 1.0 of recall@4 on the merged 3,200 tools, 35 of which have such names.
 //   - The part after "server__" counts for all tools that bear it, if it looks
 //     like an identifier.
 
@@ -122,23 +124,34 @@ func (ix *Index) named(dst []int32, text string, start, stop int) ([]int32, bool
 		return dst, false
 	}
 	if tool, ok := ix.byName[name]; ok {
-		if identifier(name) || quoted(text, start, stop) {
+		if identifier(name) || spelled(text, start, stop) {
 			return appendNew(dst, tool), true
 		}
 		return dst, false
 	}
 	ok := false
 	for _, tool := range tools {
-		if identifier(ix.tools[tool].Name) || quoted(text, start, stop) {
+		if identifier(ix.tools[tool].Name) || spelled(text, start, stop) {
 			dst, ok = appendNew(dst, tool), true
 		}
 	}
 	return dst, ok
 }
 
-func quoted(text string, start, stop int) bool {
+// spelled says whether text[start:stop], an ordinary word, is meant as a name.
+func spelled(text string, start, stop int) bool {
 	if stop < len(text) && text[stop] == '(' {
 		return true
+	}
+	for _, kind := range [...]string{"tool", "function"} {
+		if before := start - len(kind) - 1; before >= 0 && text[start-1] == ' ' && strings.EqualFold(text[before:start-1], kind) &&
+			(before == 0 || !nameByte(text[before-1])) {
+			return true
+		}
+		if after := stop + 1 + len(kind); after <= len(text) && text[stop] == ' ' && strings.EqualFold(text[stop+1:after], kind) &&
+			(after == len(text) || !nameByte(text[after])) {
+			return true
+		}
 	}
 	if start == 0 || stop == len(text) {
 		return false

@@ -13,11 +13,15 @@ type SelectConfig struct {
 	// schemas, in tokens.
 	PerTool int
 	// Floor drops hits whose score is less than this share of the best hit's;
-	// 0 means 0.25, negative none.
+	// 0 means 0.35, negative none. On the merged 3,200 tools 0.35 costs no
+	// recall@4 (74.3 in 1,200 tokens) and saves 3 % of the tokens, 0.5 costs
+	// 0.6 points and saves 10 %.
 	Floor float64
-	// Evidence is the lexical score the best hit must reach for any unnamed
-	// hit to be added, so that "thanks!" adds nothing; 0 means 3, negative
-	// none. A word that one tool in a hundred has is worth about 4.6.
+	// Evidence is what the best hit's lexical score must reach for any unnamed
+	// hit to be added, so that "thanks!" adds nothing; its unit is the idf of
+	// a word that one tool has, so that it means the same in small and large
+	// catalogs. 0 means 0.65, negative none. On the merged 3,200 tools one query
+	// in two hundred scores below 1.0.
 	Evidence float64
 	// Always are names that are added whatever they cost, before all hits:
 	// the name of tool_choice, tools called in history, pins.
@@ -104,10 +108,10 @@ func Select(ix *Index, hits []Hit, cfg SelectConfig, count func(string) int) Sel
 		cfg.Tokens = 1200
 	}
 	if cfg.Floor == 0 {
-		cfg.Floor = 0.25
+		cfg.Floor = 0.35
 	}
 	if cfg.Evidence == 0 {
-		cfg.Evidence = 3
+		cfg.Evidence = 0.65
 	}
 	var sel Selection
 	in := func(tool int) bool {
@@ -135,6 +139,7 @@ func Select(ix *Index, hits []Hit, cfg SelectConfig, count func(string) int) Sel
 	always := len(sel.Tools)
 
 	best, evidence := 0.0, 0.0
+	enough := cfg.Evidence * idf(ix.Len(), 1)
 	for _, h := range hits {
 		best = max(best, h.Score)
 		evidence = max(evidence, h.Lexical)
@@ -146,7 +151,7 @@ func Select(ix *Index, hits []Hit, cfg SelectConfig, count func(string) int) Sel
 			continue
 		case shown(h.Tool):
 			drop.Why = DropShown
-		case !h.Named && evidence < cfg.Evidence:
+		case !h.Named && (evidence < enough):
 			drop.Why = DropEvidence
 		case !h.Named && h.Score < cfg.Floor*best:
 			drop.Why = DropFloor
