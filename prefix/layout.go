@@ -18,6 +18,7 @@ type Turn struct {
 	// Client is the index of the client message whose own bytes are sent
 	// unchanged, or -1 when Role and Text are ours.
 	Client int
+	Late   bool // part of a late block
 }
 
 // Layout is the message list for the engine in owned-text mode:
@@ -105,8 +106,8 @@ func (c *Conversation) appendLate(turns []Turn, f *wire.Family, i int) []Turn {
 	}
 	query := quoteJSON(late.Query)
 	return append(turns,
-		Turn{Role: "assistant", Text: f.CallText(wire.Call{Name: SearchTool, Arguments: `{"query": ` + query + `}`}), Client: -1},
-		Turn{Role: "user", Text: f.ResponseText([]string{f.LateText(rawTools(late))}), Client: -1})
+		Turn{Role: "assistant", Text: f.CallText(wire.Call{Name: SearchTool, Arguments: `{"query": ` + query + `}`}), Client: -1, Late: true},
+		Turn{Role: "user", Text: f.ResponseText([]string{f.LateText(rawTools(late))}), Client: -1, Late: true})
 }
 
 func rawTools(b *Block) []json.RawMessage {
