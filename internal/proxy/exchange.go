@@ -49,8 +49,9 @@ type exchange struct {
 	cancel context.CancelCauseFunc
 	req    *Request
 	sink   Sink
-	id     string // X-Request-Id
-	route  string // label in metrics and log
+	extra  http.Header // added to the reply's head
+	id     string      // X-Request-Id
+	route  string      // label in metrics and log
 	start  time.Time
 
 	status   int           // sent to the client; 0 before Start
@@ -69,6 +70,9 @@ type exchange struct {
 func (x *exchange) begin(status int, h http.Header) error {
 	if h.Get("X-Request-Id") == "" {
 		h.Set("X-Request-Id", x.id)
+	}
+	for key, values := range x.extra {
+		h[key] = values
 	}
 	x.status = status
 	x.added = time.Since(x.start) - x.engine

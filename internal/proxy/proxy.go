@@ -34,6 +34,8 @@ type Proxy struct {
 	ready   readiness
 	stages  stagedPath // nil: every request is passed on as it is
 
+	stop context.CancelFunc // ends what runs beside the requests
+
 	logMu sync.Mutex // guards writes to the logs of cfg
 
 	mu       sync.Mutex // guards what follows
@@ -55,11 +57,26 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	p := &Proxy{cfg: cfg, engine: engine, gate: gate, metrics: newMetrics(), live: map[*exchange]struct{}{}, idle: make(chan struct{})}
 	p.client = newClient(&p.cfg)
+	base, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	if p.cfg.Stages.enabled() {
+		stages, err := newStages(base, p)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		p.stages = stages
+	}
 	return p, nil
 }
 
-// Close drops the idle connections to the engine.
+// Close ends what runs beside the requests and drops the idle connections to
+// the engine.
 func (p *Proxy) Close() {
+	p.stop()
+	if s, ok := p.stages.(*stages); ok {
+		s.engine.wait()
+	}
 	if c, ok := p.client.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
@@ -83,6 +100,8 @@ func init() { // routes name methods that name routes
 		{"/v1/embeddings", post, (*Proxy).embeddings, false},
 		{"/v1/models", get, (*Proxy).models, false},
 		{"/v1/models/*", get, (*Proxy).models, false},
+		{"/sidecar/v1/sessions", get, (*Proxy).serveSessions, true},
+		{"/sidecar/v1/report", get, (*Proxy).serveReport, true},
 		{"/healthz", probe, (*Proxy).serveHealth, true},
 		{"/readyz", probe, (*Proxy).serveReady, true},
 		{"/metrics", probe, (*Proxy).serveMetrics, true},
