@@ -47,10 +47,10 @@ type Drop struct {
 type DropReason uint8
 
 const (
-	DropShown    DropReason = iota + 1 // it is on view already
-	DropFloor                          // far behind the best
-	DropBudget                         // its schema does not fit the tokens left
-	DropCount                          // enough tools were added
+	DropShown  DropReason = iota + 1 // it is on view already
+	DropFloor                        // far behind the best
+	DropBudget                       // its schema does not fit the tokens left
+	DropCount                        // enough tools were added
 )
 
 func (r DropReason) String() string {

@@ -58,11 +58,11 @@ func TestSelect(t *testing.T) {
 		cfg         SelectConfig
 		want        string
 	}{
-		{"plain", "void the invoice", SelectConfig{Floor: -1}, "+invoice_void -big_invoice(over the token budget) +invoice_list +invoice_send =303"},
+		{"plain", "void the invoice", SelectConfig{Floor: -1}, "+invoice_void +invoice_list +invoice_send -big_invoice(over the token budget) =303"},
 		{"nothing matches", "hello there", SelectConfig{}, "=0"},
-		{"large gives way", "invoice", SelectConfig{Tokens: 350}, "-big_invoice(over the token budget) +invoice_list +invoice_send +invoice_void =303"},
+		{"large gives way", "invoice", SelectConfig{Tokens: 350}, "+invoice_list +invoice_send +invoice_void -big_invoice(over the token budget) =303"},
 		{"count", "invoice", SelectConfig{Tools: 1, Tokens: 5000}, "+big_invoice -invoice_list(enough tools) -invoice_send(enough tools) -invoice_void(enough tools) =1155"},
-		{"shown", "void the invoice", SelectConfig{Tokens: 350, Floor: -1, Shown: shown("invoice_void", "invoice_send")}, "-invoice_void(already shown) -big_invoice(over the token budget) +invoice_list -invoice_send(already shown) =101"},
+		{"shown", "void the invoice", SelectConfig{Tokens: 350, Floor: -1, Shown: shown("invoice_void", "invoice_send")}, "+invoice_list -invoice_void(already shown) -big_invoice(over the token budget) -invoice_send(already shown) =101"},
 		{"far behind what is shown", "void the invoice", SelectConfig{Shown: shown("invoice_void", "invoice_send")}, "-invoice_void(already shown) -big_invoice(score below the floor) -invoice_list(score below the floor) -invoice_send(already shown) =0"},
 		{"always", "weather", SelectConfig{Always: []string{"mail_send", "nope", "mail_send"}}, "+mail_send +weather_now ?nope =207"},
 		{"always and shown", "weather", SelectConfig{Always: []string{"mail_send"}, Shown: shown("mail_send")}, "+weather_now =103"},
