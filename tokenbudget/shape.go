@@ -216,7 +216,7 @@ func prefixAtRune(s string, n int) int {
 	if n >= len(s) {
 		return len(s)
 	}
-	for i := n; i > max(0, n-utf8.UTFMax); i-- {
+	for i := n; i > n-utf8.UTFMax && i >= 0; i-- {
 		if utf8.RuneStart(s[i]) {
 			return i
 		}
@@ -229,12 +229,15 @@ func suffixAtRune(s string, n int) int {
 	if n <= 0 {
 		return 0
 	}
-	for i := n; i < min(len(s), n+utf8.UTFMax); i++ {
+	for i := n; i < n+utf8.UTFMax; i++ {
+		if i >= len(s) {
+			return len(s)
+		}
 		if utf8.RuneStart(s[i]) {
 			return i
 		}
 	}
-	return min(n, len(s))
+	return n // not UTF-8 here
 }
 
 // lineStart moves the end of a head back behind the last line end in its second
