@@ -116,11 +116,11 @@ func (t *toy) answer() string {
 	return string(append(t.out, '}'))
 }
 
-// rows is how many records a list has: what was asked for, else mostly a few
-// and one time in five a long page.
+// rows is how many records a list has, at most what was asked for: mostly a
+// few, one time in three a long page.
 func (t *toy) rows() int {
 	n := 2 + t.rnd.below(12)
-	if t.rnd.below(5) == 0 {
+	if t.rnd.below(3) == 0 {
 		n = 50 + t.rnd.below(50)
 	}
 	if lim, ok := t.given["limit"].(json.Number); ok {
