@@ -90,6 +90,7 @@ func TestSearchErrors(t *testing.T) {
 		{[]string{"-k", "0", "x"}, "search: -k 0", true},
 		{[]string{"--catalog", "nope.json", "x"}, "catalog nope.json: no such file or directory", true},
 		{[]string{"--catalog", t.TempDir(), "x"}, "no *.json, *.jsonl or *.ndjson file in this directory", false},
+		{[]string{"--tokenizer", "nope.json", "x"}, "search: --tokenizer nope.json: open nope.json: no such file or directory", true},
 		{[]string{"--nope", "x"}, "unknown flag: --nope", true},
 	} {
 		out, _, err := runSearch(t, x.args...)

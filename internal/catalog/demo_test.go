@@ -11,6 +11,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/retrieval"
 )
 
@@ -22,7 +23,15 @@ func TestDemoBytes(t *testing.T) {
 		size += len(x.Raw)
 		most = max(most, len(x.Raw))
 	}
-	got := fmt.Sprintf("tools %d\ndomains %d\nbytes %d\nmean bytes %d\nlargest %d\nsha256 %x\n", c.Len(), len(Domains()), size, size/c.Len(), most, c.Key())
+	tokens := 0
+	for _, x := range c.Tools() {
+		tokens += tokenizer.Qwen3().Count(string(x.Raw))
+	}
+	got := fmt.Sprintf("tools %d\ndomains %d\nbytes %d\nmean bytes %d\nlargest %d\nQwen3 tokens %d\nmean tokens %d\nsha256 %x\n",
+		c.Len(), len(Domains()), size, size/c.Len(), most, tokens, tokens/c.Len(), c.Key())
+	if mean := tokens / c.Len(); mean < 80 || mean > 150 {
+		t.Errorf("%d tokens a tool; schemas of 80 to 150 are promised", mean)
+	}
 	golden(t, "demo.txt", got)
 	again := generate(demoSeed)
 	h := sha256.New()
