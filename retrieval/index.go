@@ -158,6 +158,13 @@ func NewIndex(tools []Tool, cfg Config) (*Index, error) {
 // Len returns the number of tools.
 func (ix *Index) Len() int { return len(ix.tools) }
 
+// Bytes estimates the memory of the index in bytes, tools not counted.
+func (ix *Index) Bytes() int {
+	const mapEntry = 48 // key, value and share of the table
+	return len(ix.post)*8 + len(ix.freq)*fields + len(ix.start)*4 + len(ix.term)*(8+16+8+mapEntry) +
+		len(ix.tools)*(4+4+mapEntry+mapEntry+24) + len(ix.servers)*mapEntry
+}
+
 // Tool returns the i-th tool, in the order given to [NewIndex].
 func (ix *Index) Tool(i int) *Tool { return &ix.tools[i] }
 

@@ -78,8 +78,9 @@ type found struct {
 }
 
 // Search returns the k best tools: those named first, then by falling score,
-// equal scores by name. Tools that no word and no server speaks for are left
-// out.
+// equal scores by name. Tools that share no word with the query are left out
+// unless named, however much their server is in use: measured, that prior
+// finds nothing without a word to go by.
 func (ix *Index) Search(q Query, k int) []Hit { return ix.AppendSearch(nil, q, k) }
 
 // AppendSearch is Search into a slice of the caller's. It allocates nothing
@@ -238,6 +239,9 @@ func (ix *Index) priorOf(s *scratch, tool int32) float32 {
 }
 
 func (ix *Index) total(s *scratch, tool int32, scale float32) float32 {
+	if s.score[tool] == 0 {
+		return 0
+	}
 	v := float32(s.score[tool]*scale) + ix.priorOf(s, tool)
 	if _, called := slices.BinarySearch(s.called, tool); called {
 		v -= float32(ix.cfg.Called)
@@ -264,13 +268,18 @@ func (ix *Index) top(s *scratch, room int, scale float32) {
 	next := 0 // in s.called
 	for i, lexical := range s.score {
 		tool := int32(i)
+		if lexical == 0 {
+			continue
+		}
 		v := float32(lexical * scale)
 		if srv := ix.server[i]; srv >= 0 {
 			v += s.prior[srv]
 		}
+		for next < len(s.called) && s.called[next] < tool {
+			next++
+		}
 		if next < len(s.called) && s.called[next] == tool {
 			v -= float32(ix.cfg.Called)
-			next++
 		}
 		if !(v > 0) {
 			continue
@@ -326,10 +335,10 @@ func (ix *Index) explain(s *scratch, h *Hit, scale float64, called []string) []R
 	if h.Named {
 		why = append(why, Reason{Kind: ReasonNamed, Term: ix.tools[tool].Name, Score: 0})
 	}
-	if v := ix.priorOf(s, tool); v > 0 {
+	if v := ix.priorOf(s, tool); v > 0 && h.Lexical > 0 {
 		why = append(why, Reason{Kind: ReasonServer, Term: serverOf(&ix.tools[tool]), Score: float64(v)})
 	}
-	if _, was := slices.BinarySearch(s.called, tool); was {
+	if _, was := slices.BinarySearch(s.called, tool); was && h.Lexical > 0 {
 		why = append(why, Reason{Kind: ReasonCalled, Term: ix.tools[tool].Name, Score: -ix.cfg.Called})
 	}
 	fixed := len(why)
