@@ -17,12 +17,6 @@ type SelectConfig struct {
 	// recall@4 (74.3 in 1,200 tokens) and saves 3 % of the tokens, 0.5 costs
 	// 0.6 points and saves 10 %.
 	Floor float64
-	// Evidence is what the best hit's lexical score must reach for any unnamed
-	// hit to be added, so that "thanks!" adds nothing; its unit is the idf of
-	// a word that one tool has, so that it means the same in small and large
-	// catalogs. 0 means 0.65, negative none. On the merged 3,200 tools one query
-	// in two hundred scores below 1.0.
-	Evidence float64
 	// Always are names that are added whatever they cost, before all hits:
 	// the name of tool_choice, tools called in history, pins.
 	Always []string
@@ -53,11 +47,10 @@ type Drop struct {
 type DropReason uint8
 
 const (
-	DropShown    DropReason = iota + 1 // it is on view already
-	DropFloor                          // far behind the best
-	DropEvidence                       // nothing in the query speaks clearly for any tool
-	DropBudget                         // its schema does not fit the tokens left
-	DropCount                          // enough tools were added
+	DropShown  DropReason = iota + 1 // it is on view already
+	DropFloor                        // far behind the best
+	DropBudget                       // its schema does not fit the tokens left
+	DropCount                        // enough tools were added
 )
 
 func (r DropReason) String() string {
@@ -66,8 +59,6 @@ func (r DropReason) String() string {
 		return "already shown"
 	case DropFloor:
 		return "score below the floor"
-	case DropEvidence:
-		return "too little evidence"
 	case DropBudget:
 		return "over the token budget"
 	case DropCount:
@@ -99,7 +90,8 @@ func (c *Costs) Of(ix *Index, tool int, count func(string) int) int {
 // Select decides what the turn adds: the names that must be there, then the
 // hits in their order while they are near enough to the best, fit the tokens
 // left and the number of tools. A hit too large for the tokens left gives way
-// to smaller ones behind it. count returns the tokens of a text.
+// to smaller ones behind it. A query that shares no word with any tool has no
+// hits and adds nothing. count returns the tokens of a text.
 func Select(ix *Index, hits []Hit, cfg SelectConfig, count func(string) int) Selection {
 	if cfg.Tools == 0 {
 		cfg.Tools = 4
@@ -109,9 +101,6 @@ func Select(ix *Index, hits []Hit, cfg SelectConfig, count func(string) int) Sel
 	}
 	if cfg.Floor == 0 {
 		cfg.Floor = 0.35
-	}
-	if cfg.Evidence == 0 {
-		cfg.Evidence = 0.65
 	}
 	var sel Selection
 	in := func(tool int) bool {
@@ -138,11 +127,9 @@ func Select(ix *Index, hits []Hit, cfg SelectConfig, count func(string) int) Sel
 	sel.Over = sel.Tokens > cfg.Tokens
 	always := len(sel.Tools)
 
-	best, evidence := 0.0, 0.0
-	enough := cfg.Evidence * idf(ix.Len(), 1)
+	best := 0.0
 	for _, h := range hits {
 		best = max(best, h.Score)
-		evidence = max(evidence, h.Lexical)
 	}
 	for _, h := range hits {
 		drop := Drop{Tool: h.Tool}
@@ -151,8 +138,6 @@ func Select(ix *Index, hits []Hit, cfg SelectConfig, count func(string) int) Sel
 			continue
 		case shown(h.Tool):
 			drop.Why = DropShown
-		case !h.Named && (evidence < enough):
-			drop.Why = DropEvidence
 		case !h.Named && h.Score < cfg.Floor*best:
 			drop.Why = DropFloor
 		case len(sel.Tools)-always >= cfg.Tools:

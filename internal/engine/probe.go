@@ -51,6 +51,18 @@ type Info struct {
 	TagReason     string
 }
 
+// XGrammar is the version of xgrammar that this engine ships with, "" when it is
+// not known. The simulated engine follows vLLM 0.32.
+func (i *Info) XGrammar() string {
+	switch {
+	case i.Kind == Sim, i.Kind == VLLM && strings.HasPrefix(i.Version, "0.32."):
+		return "0.2.8"
+	case i.Kind == SGLang && strings.HasPrefix(i.Version, "0.5.23"):
+		return "0.2.7"
+	}
+	return ""
+}
+
 // Model is one entry of /v1/models.
 type Model struct {
 	ID      string
