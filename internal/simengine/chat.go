@@ -200,10 +200,16 @@ func readNative(r *chatRequest, tools []*tool) (*nativeTools, error) {
 	return n, nil
 }
 
+// maxChoices is the most choices of a request.
+const maxChoices = 128
+
+// idsParam is the parameter that gives the prompt as tokens.
+const idsParam = "kv_transfer_params.prompt_token_ids"
+
 // generation checks what chat and text completions share.
 func (e *Engine) generation(r *generateRequest, maxTokens *int, prompt []int32) (*generation, int, error) {
 	if r.Model != "" && r.Model != e.cfg.Model {
-		return nil, 0, &apiError{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", r.Model), "model"}
+		return nil, 0, &apiError{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist. Valid aliases: %s.", r.Model, e.cfg.Model), "model"}
 	}
 	if r.StreamOptions != nil && !r.Stream {
 		return nil, 0, badRequest("stream_options", "Stream options can only be defined when `stream=True`.")
@@ -218,8 +224,11 @@ func (e *Engine) generation(r *generateRequest, maxTokens *int, prompt []int32) 
 	if r.N != nil {
 		n = *r.N
 	}
-	if n < 1 || n > 128 {
-		return nil, 0, badRequest("n", "n must be from 1 to 128, not %d", n)
+	if n < 1 {
+		return nil, 0, badRequest("", "n must be at least 1, got %d.", n)
+	}
+	if n > maxChoices {
+		return nil, 0, badRequest("", "n must be at most %d, got %d.", maxChoices, n)
 	}
 	g := &generation{prompt: prompt, includeEnd: r.IncludeStop, parallel: true}
 	if r.Seed != nil {
@@ -227,8 +236,11 @@ func (e *Engine) generation(r *generateRequest, maxTokens *int, prompt []int32) 
 	}
 	if r.CacheSalt != nil {
 		g.salt = *r.CacheSalt
-		if g.salt == "" || len(g.salt) > 128 || strings.ContainsAny(g.salt, "@/\\\x00") {
-			return nil, 0, badRequest("cache_salt", "cache_salt must have 1 to 128 characters, none of them @, /, \\ or NUL")
+		if g.salt == "" {
+			return nil, 0, badRequest("cache_salt", "Parameter 'cache_salt' must be a non-empty string if provided.")
+		}
+		if len(g.salt) > 128 || strings.ContainsAny(g.salt, "@/\\\x00") {
+			return nil, 0, badRequest("cache_salt", "Parameter 'cache_salt' must be at most 128 characters and must not contain '@', '/', '\\', or NUL.")
 		}
 	}
 	if len(r.Stop) > 0 && string(r.Stop) != "null" {
@@ -240,33 +252,32 @@ func (e *Engine) generation(r *generateRequest, maxTokens *int, prompt []int32) 
 		}
 		for _, s := range g.stop {
 			if s == "" {
-				return nil, 0, badRequest("stop", "stop cannot contain an empty string.")
+				return nil, 0, badRequest("", "stop cannot contain an empty string.")
 			}
 		}
 	}
 	if len(prompt) == 0 {
 		return nil, 0, badRequest("prompt", "the prompt has no tokens")
 	}
-	for i, id := range prompt {
+	for _, id := range prompt {
 		if _, _, ok := e.tok.Token(id); !ok {
-			return nil, 0, badRequest("prompt_token_ids", "Token id %d at %d is out of vocabulary", id, i)
+			return nil, 0, badRequest(idsParam, "Token id %d is out of vocabulary", id)
 		}
 	}
 	room := e.cfg.MaxModelLen - len(prompt)
 	if room < 1 {
-		return nil, 0, badRequest("input_tokens", "This model's maximum context length is %d tokens. However, your prompt contains %d input tokens, "+
+		return nil, 0, badValue("input_tokens", len(prompt), "This model's maximum context length is %d tokens. However, your prompt contains %d input tokens, "+
 			"which exceeds this limit even without any output tokens. Please reduce the length of the input prompt.", e.cfg.MaxModelLen, len(prompt))
 	}
 	g.maxTokens = room
 	if maxTokens != nil {
 		if *maxTokens < 1 {
-			return nil, 0, badRequest("max_tokens", "max_tokens must be at least 1, got %d.", *maxTokens)
+			return nil, 0, badValue("max_tokens", *maxTokens, "max_tokens must be at least 1, got %d.", *maxTokens)
 		}
-		if *maxTokens > room {
-			return nil, 0, badRequest("max_tokens", "'max_tokens' or 'max_completion_tokens' is too large: %d. This model's maximum context length is %d tokens and your request has %d input tokens (%d > %d - %d).",
-				*maxTokens, e.cfg.MaxModelLen, len(prompt), *maxTokens, e.cfg.MaxModelLen, len(prompt))
+		if *maxTokens > e.cfg.MaxModelLen {
+			return nil, 0, badValue("max_tokens", *maxTokens, "max_tokens=%d cannot be greater than max_model_len=%d. Please request fewer output tokens.", *maxTokens, e.cfg.MaxModelLen)
 		}
-		g.maxTokens = *maxTokens
+		g.maxTokens = min(*maxTokens, room)
 	}
 	var err error
 	g.constraint, err = parseConstraint(r.ResponseFormat, r.StructuredOutputs)
@@ -286,7 +297,7 @@ func (e *Engine) serveChat(w http.ResponseWriter, r *http.Request) {
 
 func (e *Engine) chat(w http.ResponseWriter, r *http.Request, req *chatRequest) error {
 	if len(req.Messages) == 0 {
-		return badRequest("messages", "messages must be a list that is not empty")
+		return badRequest("", "Cannot apply chat template to an empty conversation. Provide at least one message.")
 	}
 	raw, tools, err := readToolsField(req.Tools)
 	if err != nil {
@@ -302,7 +313,9 @@ func (e *Engine) chat(w http.ResponseWriter, r *http.Request, req *chatRequest) 
 	}
 	var prompt []int32
 	if req.KVTransfer != nil && req.KVTransfer.PromptTokenIDs != nil {
-		prompt = req.KVTransfer.PromptTokenIDs
+		if prompt = req.KVTransfer.PromptTokenIDs; len(prompt) == 0 {
+			return badRequest(idsParam, "`kv_transfer_params['prompt_token_ids']` must be a non-empty list of non-negative integers.")
+		}
 	} else {
 		opt := wire.Options{AddGenerationPrompt: req.AddGenerationPrompt == nil || *req.AddGenerationPrompt, EnableThinking: req.TemplateArgs.EnableThinking}
 		prompt = e.tok.Encode(nil, string(e.family.Render(nil, msgs, raw, opt)))

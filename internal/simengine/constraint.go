@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp/syntax"
+	"slices"
 	"strings"
 )
 
@@ -26,16 +27,29 @@ type format struct {
 
 const badTag = "Invalid response_format structural_tag specification."
 
-type formatError struct{ msg string }
+// formatError is a constraint that is refused, in the field param.
+type formatError struct{ msg, param string }
 
 func (e *formatError) Error() string { return e.msg }
 
 func unsupported(what string) error {
 	return &formatError{fmt.Sprintf("The simulated engine does not support %s; it supports const_string, json_schema (style json), regex, any_text, "+
-		"sequence, or, optional, plus, star, repeat, tag, triggered_tags and tags_with_separator.", what)}
+		"sequence, or, optional, plus, star, repeat, tag, triggered_tags and tags_with_separator.", what), "response_format"}
 }
 
-var errBadTag = &formatError{badTag}
+var (
+	errBadTag        = &formatError{badTag, "response_format"}
+	errBadStructured = &formatError{"Invalid structured_outputs structural_tag specification.", "structured_outputs"}
+)
+
+// inferred are the kinds of format that are known by a member where no type is given.
+var inferred = [...]struct{ member, kind string }{
+	{"begin", "tag"}, {"value", "const_string"}, {"json_schema", "json_schema"}, {"pattern", "regex"},
+	{"triggers", "triggered_tags"}, {"separator", "tags_with_separator"},
+}
+
+// callStyles are the styles of json_schema that are no JSON.
+var callStyles = []string{"qwen_xml", "minimax_xml", "deepseek_xml", "glm_xml", "cohere_xml", "kimi_k3_xml"}
 
 // parseFormat reads a format tree. What an engine refuses is refused in its
 // words; what only this engine can't do is named.
@@ -44,7 +58,15 @@ func parseFormat(n *node, depth int) (*format, error) {
 		return nil, errBadTag
 	}
 	f := &format{kind: n.get("type").text()}
-	if w := n.get("max_whitespace_cnt"); w != nil {
+	if !n.has("type") {
+		for _, i := range inferred {
+			if n.has(i.member) {
+				f.kind = i.kind
+				break
+			}
+		}
+	}
+	if w := n.get("max_whitespace_cnt"); w != nil && w.kind != 'n' {
 		if v, ok := w.float(); !ok || v < 1 {
 			return nil, errBadTag
 		}
@@ -85,8 +107,11 @@ func parseFormat(n *node, depth int) (*format, error) {
 		if f.schema == nil || f.schema.kind != '{' && f.schema.kind != 't' {
 			return nil, errBadTag
 		}
-		if style := n.get("style").text(); style != "" && style != "json" {
+		switch style := n.get("style").text(); {
+		case slices.Contains(callStyles, style):
 			return nil, unsupported("json_schema of style " + style)
+		case style != "" && style != "json", !soundSchema(f.schema):
+			return nil, errBadTag
 		}
 	case "regex":
 		if err = str("pattern"); err == nil {
@@ -101,7 +126,12 @@ func parseFormat(n *node, depth int) (*format, error) {
 	case "optional", "plus", "star":
 		err = one("content")
 	case "repeat":
-		f.least = n.get("min").int(0)
+		low, okLow := n.get("min").float()
+		high, okHigh := n.get("max").float()
+		if !okLow || !okHigh || low < 0 || high != -1 && high < low {
+			return nil, errBadTag
+		}
+		f.least = n.get("min").int(1 << 30)
 		err = one("content")
 	case "tag":
 		if err = str("begin"); err != nil {
@@ -109,6 +139,9 @@ func parseFormat(n *node, depth int) (*format, error) {
 		}
 		switch e := n.get("end"); {
 		case e != nil && e.kind == '"':
+			if e.str == "" && n.get("content").get("type").text() == "any_text" {
+				return nil, errBadTag // such a text would have no end
+			}
 			f.ends = []string{e.str}
 		case len(e.strings()) > 0:
 			f.ends = e.strings()
@@ -126,9 +159,18 @@ func parseFormat(n *node, depth int) (*format, error) {
 		err = one("content")
 	case "triggered_tags":
 		f.triggers, f.excludes = n.get("triggers").strings(), n.get("excludes").strings()
-		f.one, f.stop = isTrue(n.get("at_least_one")), isTrue(n.get("stop_after_first"))
-		if len(f.triggers) == 0 {
+		if err = f.flags(n); err != nil {
+			break
+		}
+		if len(f.triggers) == 0 || n.has("excludes") && n.get("excludes").kind != '[' {
 			return nil, errBadTag
+		}
+		for i, t := range f.triggers {
+			for k, other := range f.triggers {
+				if t == "" || i != k && strings.HasPrefix(other, t) {
+					return nil, errBadTag
+				}
+			}
 		}
 		if err = many("tags"); err != nil {
 			break
@@ -139,8 +181,10 @@ func parseFormat(n *node, depth int) (*format, error) {
 			}
 		}
 	case "tags_with_separator":
-		f.one, f.stop = isTrue(n.get("at_least_one")), isTrue(n.get("stop_after_first"))
-		if err = str("separator"); err != nil {
+		if err = f.flags(n); err == nil {
+			err = str("separator")
+		}
+		if err != nil {
 			break
 		}
 		if err = many("tags"); err != nil {
@@ -160,6 +204,17 @@ func parseFormat(n *node, depth int) (*format, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// flags reads at_least_one and stop_after_first.
+func (f *format) flags(n *node) error {
+	for _, key := range []string{"at_least_one", "stop_after_first"} {
+		if v := n.get(key); v != nil && v.kind != 't' && v.kind != 'f' {
+			return errBadTag
+		}
+	}
+	f.one, f.stop = isTrue(n.get("at_least_one")), isTrue(n.get("stop_after_first"))
+	return nil
 }
 
 func isTrue(n *node) bool { return n != nil && n.kind == 't' }
@@ -210,7 +265,7 @@ func parseConstraint(responseFormat, structured json.RawMessage) (*format, error
 		case "json_schema":
 			js := rf.get("json_schema")
 			if js == nil {
-				return nil, &formatError{"When response_format type is 'json_schema', the 'json_schema' field must be provided."}
+				return nil, &formatError{"When response_format type is 'json_schema', the 'json_schema' field must be provided.", "response_format"}
 			}
 			schema := js.get("schema")
 			if schema == nil {
@@ -220,7 +275,7 @@ func parseConstraint(responseFormat, structured json.RawMessage) (*format, error
 		case "structural_tag":
 			return parseTag(rf)
 		default:
-			return nil, &formatError{fmt.Sprintf("response_format.type %q is none of text, json_object, json_schema and structural_tag", kind)}
+			return nil, &formatError{fmt.Sprintf("response_format.type %q is none of text, json_object, json_schema and structural_tag", kind), "response_format"}
 		}
 	}
 	so, err := optionalNode(structured)
@@ -234,7 +289,7 @@ func parseConstraint(responseFormat, structured json.RawMessage) (*format, error
 		}
 	}
 	if n > 1 {
-		return nil, &formatError{"You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice')."}
+		return nil, &formatError{"You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice').", ""}
 	}
 	switch {
 	case so.has("grammar"):
@@ -243,7 +298,7 @@ func parseConstraint(responseFormat, structured json.RawMessage) (*format, error
 		schema := so.get("json")
 		if schema.kind == '"' {
 			if schema, err = parseNode([]byte(schema.str)); err != nil {
-				return nil, &formatError{"structured_outputs.json is no JSON: " + err.Error()}
+				return nil, &formatError{"structured_outputs.json is no JSON: " + err.Error(), "structured_outputs"}
 			}
 		}
 		return &format{kind: "json_schema", schema: schema}, nil
@@ -257,17 +312,17 @@ func parseConstraint(responseFormat, structured json.RawMessage) (*format, error
 			f.parts = append(f.parts, &format{kind: "const_string", text: c})
 		}
 		if len(f.parts) == 0 {
-			return nil, &formatError{"structured_outputs.choice must be a list of strings that is not empty"}
+			return nil, &formatError{"structured_outputs.choice must be a list of strings that is not empty", "structured_outputs"}
 		}
 		return f, nil
 	case so.has("structural_tag"):
 		v := so.get("structural_tag")
 		if v.kind != '"' {
-			return nil, errBadTag
+			return nil, errBadStructured
 		}
 		tag, err := parseNode([]byte(v.str))
 		if err != nil {
-			return nil, errBadTag
+			return nil, errBadStructured
 		}
 		return parseTag(tag)
 	}
@@ -280,7 +335,7 @@ func optionalNode(raw json.RawMessage) (*node, error) {
 	}
 	n, err := parseNode(raw)
 	if err != nil {
-		return nil, &formatError{err.Error()}
+		return nil, &formatError{err.Error(), ""}
 	}
 	if n.kind != '{' {
 		return nil, errBadTag

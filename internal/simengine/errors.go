@@ -22,8 +22,20 @@ type apiError struct {
 
 func (e *apiError) Error() string { return e.message }
 
+// badRequest is an error about a parameter, which as in vLLM stands in the
+// message too; "" is none.
 func badRequest(param, format string, args ...any) *apiError {
-	return &apiError{http.StatusBadRequest, "BadRequestError", fmt.Sprintf(format, args...), param}
+	msg := fmt.Sprintf(format, args...)
+	if param != "" {
+		msg += " (parameter=" + param + ")"
+	}
+	return &apiError{http.StatusBadRequest, "BadRequestError", msg, param}
+}
+
+// badValue is a badRequest that shows the value.
+func badValue(param string, value any, format string, args ...any) *apiError {
+	msg := fmt.Sprintf(format, args...) + fmt.Sprintf(" (parameter=%s, value=%v)", param, value)
+	return &apiError{http.StatusBadRequest, "BadRequestError", msg, param}
 }
 
 func writeError(w http.ResponseWriter, err error) {
@@ -32,7 +44,7 @@ func writeError(w http.ResponseWriter, err error) {
 	switch {
 	case errors.As(err, &e):
 	case errors.As(err, &fe):
-		e = badRequest("response_format", "%s", fe.msg)
+		e = badRequest(fe.param, "%s", fe.msg)
 	default:
 		e = &apiError{http.StatusInternalServerError, "InternalServerError", err.Error(), ""}
 	}

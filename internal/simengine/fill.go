@@ -3,6 +3,7 @@ package simengine
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"math"
 	"math/big"
@@ -77,6 +78,24 @@ func compileSchema(schema *node) func([]byte) bool {
 		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 		return err == nil && s.Validate(v) == nil
 	}
+}
+
+// soundSchema reports whether a schema obeys the rules for schemas. One that
+// can't be compiled for another reason, an unknown reference say, passes.
+func soundSchema(schema *node) bool {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema.append(nil)))
+	if err != nil {
+		return false
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(jsonschema.SchemeURLLoader{})
+	const at = "sim:schema"
+	if c.AddResource(at, doc) != nil {
+		return true
+	}
+	_, err = c.Compile(at)
+	var unsound *jsonschema.SchemaValidationError
+	return !errors.As(err, &unsound)
 }
 
 // filler makes one value. The number of the try steers its choices: which
@@ -867,9 +886,12 @@ var (
 	hintProper = regexp.MustCompile(`\p{Lu}[\p{L}\d]*(?:[ -]\p{Lu}[\p{L}\d]*)*`)
 )
 
+// maxHintBytes is how much of a text is read for hints, so that a long request stays cheap.
+const maxHintBytes = 4096
+
 func readHints(text string) hints {
-	if len(text) > 1<<14 {
-		text = text[:1<<14]
+	if len(text) > maxHintBytes {
+		text = text[:maxHintBytes]
 	}
 	text = strings.ToValidUTF8(text, "")
 	h := hints{all: strings.TrimSpace(text), lower: strings.ToLower(text), consumed: map[string]bool{}}

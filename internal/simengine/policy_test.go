@@ -358,3 +358,67 @@ func BenchmarkChat(b *testing.B) {
 		})
 	}
 }
+
+// TestFormatsRefused: what a vLLM 0.32 with xgrammar 0.2.8 answered for these
+// trees, 200 or 400, but for kinds which only this engine lacks.
+func TestFormatsRefused(t *testing.T) {
+	tag := `{"type":"tag","begin":"<a>x","content":{"type":"any_text"},"end":"b"}`
+	c := `{"type":"const_string","value":"x"}`
+	for _, tt := range []struct {
+		tree string
+		ok   bool
+	}{
+		{`{"type":"sequence","elements":[]}`, false},
+		{`{"type":"const_string"}`, false},
+		{`{"type":"const_string","value":"a","zzz":1}`, true},
+		{`{"type":"const_string","value":""}`, true},
+		{`{"value":"x"}`, true},
+		{`{"begin":"a","content":{"type":"any_text"},"end":"b"}`, true},
+		{`{"type":"tag","begin":"a","content":{"type":"any_text"}}`, false},
+		{`{"type":"tag","begin":"a","content":{"type":"any_text"},"end":[]}`, false},
+		{`{"type":"tag","begin":"a","content":{"type":"any_text"},"end":["b","c"]}`, true},
+		{`{"type":"tag","begin":"","content":{"type":"any_text"},"end":"b"}`, true},
+		{`{"type":"tag","begin":"a","content":{"type":"any_text"},"end":""}`, false},
+		{`{"type":"triggered_tags","triggers":[],"tags":[` + tag + `]}`, false},
+		{`{"type":"triggered_tags","triggers":["<a>"],"tags":[]}`, false},
+		{`{"type":"triggered_tags","triggers":["<a>"],"tags":[{"begin":"<a>","content":{"type":"any_text"},"end":"b"}]}`, true},
+		{`{"type":"triggered_tags","triggers":["<a>"],"tags":[` + tag + `,` + tag + `]}`, true},
+		{`{"type":"triggered_tags","triggers":["<a>","<a"],"tags":[` + tag + `]}`, false},
+		{`{"type":"triggered_tags","triggers":[""],"tags":[` + tag + `]}`, false},
+		{`{"type":"triggered_tags","triggers":["<a>"],"tags":[` + tag + `],"at_least_one":"yes"}`, false},
+		{`{"type":"triggered_tags","triggers":["<a>"],"tags":[` + tag + `],"at_least_one":1}`, false},
+		{`{"type":"triggered_tags","triggers":["<a>"],"tags":[` + tag + `],"excludes":["q"]}`, true},
+		{`{"type":"triggered_tags","triggers":["<a>"],"tags":[` + tag + `],"excludes":"q"}`, false},
+		{`{"type":"tags_with_separator","separator":"","tags":[` + tag + `]}`, true},
+		{`{"type":"tags_with_separator","tags":[` + tag + `]}`, false},
+		{`{"type":"tags_with_separator","separator":"","tags":[]}`, false},
+		{`{"type":"json_schema","json_schema":{"type":"object"},"max_whitespace_cnt":1}`, true},
+		{`{"type":"json_schema","json_schema":{},"max_whitespace_cnt":"a"}`, false},
+		{`{"type":"json_schema","json_schema":{},"max_whitespace_cnt":null}`, true},
+		{`{"type":"json_schema","json_schema":true}`, true},
+		{`{"type":"json_schema","json_schema":"{}"}`, false},
+		{`{"type":"json_schema","json_schema":{"type":"nonsense"}}`, false},
+		{`{"type":"json_schema","json_schema":{"type":"object"},"style":"bogus"}`, false},
+		{`{"type":"repeat","min":2,"max":1,"content":` + c + `}`, false},
+		{`{"type":"repeat","min":-1,"max":3,"content":` + c + `}`, false},
+		{`{"type":"repeat","min":0,"max":-1,"content":` + c + `}`, true},
+		{`{"type":"repeat","min":1,"content":` + c + `}`, false},
+		{`{"type":"repeat","max":1,"content":` + c + `}`, false},
+		{`{"type":"optional","content":` + c + `}`, true},
+		{`{"type":"plus","content":` + c + `}`, true},
+		{`{"type":"or","elements":[` + c + `]}`, true},
+		{`{"type":"sequence","elements":[` + c + `,{"type":"x"}]}`, false},
+		{`{"type":"regex","pattern":"["}`, false},
+		{`{"type":"any_text","excludes":["x"]}`, true},
+		{`null`, false},
+		{`[]`, false},
+	} {
+		n, err := parseNode([]byte(tt.tree))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parseFormat(n, 0); (err == nil) != tt.ok || err != nil && err != error(errBadTag) {
+			t.Errorf("%s: %v, want accepted %v", tt.tree, err, tt.ok)
+		}
+	}
+}

@@ -33,6 +33,8 @@ type Family struct {
 	DefaultSystem string
 	// StopTokens are the special tokens that end generation, the usual one first.
 	StopTokens []string
+	// Controls are the spellings of the vocabulary's control tokens.
+	Controls []string
 
 	// TemplateTools says that the chat template renders tools, calls in history
 	// and results by itself. Without it Render leaves them out, as the template
@@ -73,6 +75,7 @@ var hermes = Family{
 	TurnStart:     "<|im_start|>",
 	TurnEnd:       "<|im_end|>\n",
 	StopTokens:    []string{"<|im_end|>", "<|endoftext|>"},
+	Controls:      qwenControls,
 	TemplateTools: true,
 	ToolsHead: "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n" +
 		"You are provided with function signatures within <tools></tools> XML tags:\n<tools>",
@@ -97,6 +100,7 @@ var chatml = func() Family {
 	f.Aliases = []string{"smollm2"}
 	f.DefaultSystem = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 	f.TemplateTools = false
+	f.Controls = smolControls
 	f.ThinkOpen, f.ThinkClose = "", ""
 	return f
 }()
