@@ -234,6 +234,9 @@ func BenchmarkFromClient(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("tools=%d/cache=hit", n), func(b *testing.B) {
 			c := NewCache(0)
+			if _, err := c.FromClient(raw); err != nil {
+				b.Fatal(err)
+			}
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()
 			for b.Loop() {
