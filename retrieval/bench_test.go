@@ -3,7 +3,9 @@ package retrieval
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
+	"time"
 )
 
 // benchTools returns n tools: those of the merged set, then of the large one,
@@ -21,11 +23,19 @@ func benchTools(b testing.TB, n int) []Tool {
 	return tools[:n]
 }
 
+// heap returns the live bytes.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 func BenchmarkNewIndex(b *testing.B) {
 	for _, n := range []int{320, 3200, 32000, 100000} {
 		b.Run(fmt.Sprintf("tools=%d", n), func(b *testing.B) {
 			tools := benchTools(b, n)
-			runtime.GC()
+			before := heap()
 			b.ReportAllocs()
 			var ix *Index
 			for b.Loop() {
@@ -34,7 +44,9 @@ func BenchmarkNewIndex(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(ix.Bytes())/1e6, "MB-index")
+			b.ReportMetric(float64(ix.Bytes())/1e6, "MB-estimated")
+			b.ReportMetric(float64(heap()-before)/1e6, "MB-held")
+			runtime.KeepAlive(ix)
 			b.ReportMetric(float64(len(ix.post)), "postings")
 		})
 	}
@@ -56,11 +68,19 @@ func BenchmarkSearch(b *testing.B) {
 		b.Run(fmt.Sprintf("tools=%d/k=8", n), func(b *testing.B) {
 			b.ReportAllocs()
 			var hits []Hit
+			times := make([]time.Duration, 0, 1<<20)
 			i := 0
 			for b.Loop() {
+				start := time.Now()
 				hits = ix.AppendSearch(hits[:0], queries[i%len(queries)], 8)
+				if len(times) < cap(times) {
+					times = append(times, time.Since(start))
+				}
 				i++
 			}
+			slices.Sort(times)
+			b.ReportMetric(float64(times[len(times)/2]), "p50-ns")
+			b.ReportMetric(float64(times[len(times)*99/100]), "p99-ns")
 		})
 	}
 }

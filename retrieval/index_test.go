@@ -483,6 +483,30 @@ func TestSegment(t *testing.T) {
 	}
 }
 
+func TestMentionsAreBounded(t *testing.T) {
+	var tools []Tool
+	var text strings.Builder
+	for i := range 500 {
+		tools = append(tools, Tool{Name: fmt.Sprintf("srv%d__do_it", i)}, Tool{Name: fmt.Sprintf("tool_%d", i)})
+		fmt.Fprintf(&text, "tool_%d ", i)
+	}
+	ix, err := NewIndex(tools, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []string{text.String(), "do_it"} {
+		named := 0
+		for _, h := range ix.Search(Text(q), len(tools)) {
+			if h.Named {
+				named++
+			}
+		}
+		if named != maxNamed {
+			t.Errorf("%.20q… names %d tools; at most %d count", q, named, maxNamed)
+		}
+	}
+}
+
 func TestLongQueryIsBounded(t *testing.T) {
 	ix, err := NewIndex([]Tool{{Name: "head"}, {Name: "tail"}, {Name: "middle"}, {Name: "second"}}, Config{})
 	if err != nil {

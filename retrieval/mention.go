@@ -20,6 +20,8 @@ import "strings"
 //     and 1.0 of recall@4 on the merged 3,200 tools, 35 of which have such names.
 //   - The part after "server__" counts for all tools that bear it, if it looks
 //     like an identifier.
+//   - A query mentions at most 64 tools; a text that lists a catalog asks for
+//     none of it.
 
 // nameByte says whether c may stand anywhere in a name, joins whether only
 // inside.
@@ -163,7 +165,14 @@ func spelled(text string, start, stop int) bool {
 	return strings.HasSuffix(text[:start], "“") && strings.HasPrefix(text[stop:], "”")
 }
 
+// maxNamed is how many tools a query may name.
+const maxNamed = 64
+
+// appendNew appends a tool that is not there yet, while there is room.
 func appendNew(dst []int32, tool int32) []int32 {
+	if len(dst) >= maxNamed {
+		return dst
+	}
 	for _, t := range dst {
 		if t == tool {
 			return dst

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/toolsidecar/sidecar/models/tokenizer"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/recall.txt")
@@ -53,17 +55,16 @@ func eachLine(t testing.TB, raw []byte, f func(line []byte)) {
 func setTools(t testing.TB, set string) []Tool {
 	var tools []Tool
 	eachLine(t, dataFile(t, "retrieval", set, "catalog.jsonl"), func(line []byte) {
-		var x struct {
-			Function struct {
-				Name, Description string
-				Parameters        json.RawMessage
-			}
+		var x struct{ Function json.RawMessage }
+		var f struct {
+			Name, Description string
+			Parameters        json.RawMessage
 		}
-		if err := json.Unmarshal(line, &x); err != nil {
+		if err := errors.Join(json.Unmarshal(line, &x), json.Unmarshal(x.Function, &f)); err != nil {
 			t.Fatal(err)
 		}
-		f := x.Function
-		tools = append(tools, Tool{Name: f.Name, Description: f.Description, Schema: f.Parameters, Raw: bytes.Clone(line)})
+		raw := slices.Concat([]byte(`{"type":"function","function":`), x.Function, []byte("}"))
+		tools = append(tools, Tool{Name: f.Name, Description: f.Description, Schema: f.Parameters, Raw: raw})
 	})
 	return tools
 }
@@ -135,6 +136,7 @@ func merged3200(t testing.TB) ([]Tool, []judged) {
 type figures struct {
 	n                      int
 	r1, r4, r8, all4, all8 float64
+	mrr                    float64 // of the first gold tool among eight
 }
 
 func (f *figures) add(names []string, gold [][]string) {
@@ -151,6 +153,12 @@ func (f *figures) add(names []string, gold [][]string) {
 		return float64(n) / float64(len(gold)), all
 	}
 	f.n++
+	for i, x := range names {
+		if slices.ContainsFunc(gold, func(any []string) bool { return slices.Contains(any, x) }) {
+			f.mrr += 1 / float64(i+1)
+			break
+		}
+	}
 	a, _ := found(1)
 	b, ball := found(4)
 	c, call := found(8)
@@ -159,7 +167,7 @@ func (f *figures) add(names []string, gold [][]string) {
 
 func (f *figures) String() string {
 	m := func(x float64) float64 { return 100 * x / float64(f.n) }
-	return fmt.Sprintf("%6d %5.1f %5.1f %5.1f %5.1f %5.1f", f.n, m(f.r1), m(f.r4), m(f.r8), m(f.all4), m(f.all8))
+	return fmt.Sprintf("%6d %5.1f %5.1f %5.1f %5.1f %5.1f %5.1f", f.n, m(f.r1), m(f.r4), m(f.r8), m(f.all4), m(f.all8), m(f.mrr))
 }
 
 func measure(ix *Index, qs []judged) (all figures, bySet map[string]*figures) {
@@ -181,12 +189,46 @@ func measure(ix *Index, qs []judged) (all figures, bySet map[string]*figures) {
 	return all, bySet
 }
 
+// selected measures what is left of the recall in 1,200 schema tokens of Qwen3.
+func selected(t *testing.T, b *strings.Builder, ix *Index, qs []judged) {
+	t.Helper()
+	costs := NewCosts(ix)
+	count := tokenizer.Qwen3().Count
+	whole := 0
+	for i := range ix.Len() {
+		whole += costs.Of(ix, i, count)
+	}
+	for _, k := range []int{4, 8} {
+		var f figures
+		var tokens []int
+		sum, tools := 0, 0
+		for _, q := range qs {
+			s := Select(ix, ix.Search(ix.Segment(q.msgs), 4*k), SelectConfig{Tools: k, Costs: costs}, count)
+			var names []string
+			for _, x := range s.Tools {
+				names = append(names, ix.Tool(x).Name)
+			}
+			f.add(names, q.gold)
+			tokens = append(tokens, s.Tokens)
+			sum += s.Tokens
+			tools += len(s.Tools)
+			if s.Tokens > 1200 {
+				t.Errorf("%d tokens selected; 1,200 are allowed", s.Tokens)
+			}
+		}
+		slices.Sort(tokens)
+		fmt.Fprintf(b, "%-28s %6d %s\n", fmt.Sprintf("merged 3200, select %d", k), ix.Len(), &f)
+		fmt.Fprintf(b, "  tokens: all tools %d; selected mean %d, p95 %d, most %d; tools mean %.2f\n",
+			whole, sum/len(qs), tokens[len(tokens)*95/100], tokens[len(tokens)-1], float64(tools)/float64(len(qs)))
+	}
+}
+
 // TestRecall measures the evaluation sets and compares with the golden file
 // and with what the same recipe reached in the reference measurement.
 func TestRecall(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintln(&b, "# Recall in percent: segment query, default weights. Rewrite with -update; a change needs a reason in the commit.")
-	fmt.Fprintf(&b, "%-28s %6s %6s %5s %5s %5s %5s %5s\n", "set", "tools", "n", "R@1", "R@4", "R@8", "all@4", "all@8")
+	fmt.Fprintf(&b, "%-28s %6s %6s %5s %5s %5s %5s %5s %5s\n", "set", "tools", "n", "R@1", "R@4", "R@8", "all@4", "all@8", "MRR@8")
 	line := func(name string, tools int, f *figures) { fmt.Fprintf(&b, "%-28s %6d %s\n", name, tools, f) }
 	for _, set := range []string{"seal-tools", "toole", "bfcl", "bfcl-multiturn", "api-bank", "livemcp", "toolalpaca"} {
 		ix, err := NewIndex(setTools(t, set), Config{})
@@ -217,6 +259,8 @@ func TestRecall(t *testing.T) {
 		line("merged 3200, "+set, ix.Len(), bySet[set])
 	}
 	reference("merged 3200", &f, 74.7, 80.5)
+
+	selected(t, &b, ix, qs)
 
 	if ix, err = NewIndex(setTools(t, "merged"), Config{}); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 // Query is what to look for.
 type Query struct {
 	Parts  []Part
-	Named  []string // tools asked for by exact name; they come first, in this order; unknown names are ignored
+	Named  []string // tools asked for by exact name; they come first, in this order; unknown names and those after the 64th are ignored
 	Called []string // tools called so far, the latest last; they steer the server prior
 	// Explain asks for Hit.Why, at the price of allocations.
 	Explain bool

@@ -105,9 +105,11 @@ func openCatalogs(ctx context.Context, sources []string, w io.Writer) (*catalog.
 		}
 		all = append(all, c)
 	}
-	c, p, err := catalog.Join(strings.Join(sources, " + "), all...)
-	problems = append(problems, p...)
-	return c, err
+	c, err := joinCatalogs(all)
+	if err != nil {
+		return nil, &usageError{err, "rename one of the tools, or leave one of the catalogs out"}
+	}
+	return c, nil
 }
 
 // searchReport is the JSON answer of the command.

@@ -80,6 +80,10 @@ func TestSearchOwnCatalog(t *testing.T) {
 }
 
 func TestSearchErrors(t *testing.T) {
+	twin := filepath.Join(t.TempDir(), "twin.json")
+	if err := os.WriteFile(twin, []byte(`[{"name":"orders__get_order"}]`), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, x := range []struct {
 		args  []string
 		want  string
@@ -91,6 +95,7 @@ func TestSearchErrors(t *testing.T) {
 		{[]string{"--catalog", "nope.json", "x"}, "catalog nope.json: no such file or directory", true},
 		{[]string{"--catalog", t.TempDir(), "x"}, "no *.json, *.jsonl or *.ndjson file in this directory", false},
 		{[]string{"--tokenizer", "nope.json", "x"}, "search: --tokenizer nope.json: open nope.json: no such file or directory", true},
+		{[]string{"--catalog", "demo", "--catalog", twin, "x"}, "tool orders__get_order is in the catalogs demo and " + twin, true},
 		{[]string{"--nope", "x"}, "unknown flag: --nope", true},
 	} {
 		out, _, err := runSearch(t, x.args...)

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -186,6 +187,32 @@ func TestMerged(t *testing.T) {
 	}
 }
 
+// A list is read whole or refused with its place; nothing in between.
+func FuzzFromClient(f *testing.F) {
+	f.Add([]byte(`[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b","parameters":{"x":[1,"]"]}}}]`))
+	f.Add([]byte(`[{"type":"web_search"}]`))
+	f.Add([]byte(` [ [ ] , "a\\" , { } ] `))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c, err := fromClient(raw, &DefaultLimits)
+		var client *ClientError
+		if err != nil {
+			if !errors.As(err, &client) {
+				t.Fatalf("%s: %T", raw, err)
+			}
+		} else {
+			var list []struct{ Function struct{ Name string } }
+			if err := json.Unmarshal(raw, &list); err != nil || len(list) != c.Len() {
+				t.Fatalf("%s: %d tools of %d, %v", raw, c.Len(), len(list), err)
+			}
+		}
+		l := loader{lim: DefaultLimits, names: make(map[string]string)}
+		if err := l.whole("f", "", raw); err == nil && c != nil && len(l.tools) != c.Len() {
+			t.Fatalf("%s: %d tools from a file, %d from a client", raw, len(l.tools), c.Len())
+		}
+		l.lines("f", "", raw)
+	})
+}
+
 func BenchmarkFromClient(b *testing.B) {
 	for _, n := range []int{100, 1000, 3200} {
 		var raw []byte
@@ -207,6 +234,9 @@ func BenchmarkFromClient(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("tools=%d/cache=hit", n), func(b *testing.B) {
 			c := NewCache(0)
+			if _, err := c.FromClient(raw); err != nil {
+				b.Fatal(err)
+			}
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()
 			for b.Loop() {

@@ -19,7 +19,7 @@ type Limits struct {
 
 // DefaultLimits are those of [Load] and [NewCache].
 var DefaultLimits = Limits{
-	FileBytes:        256 << 20, // 100,000 tools of 2.6 kB
+	FileBytes:        128 << 20, // 100,000 tools of 1.3 kB; reading takes about four times as much memory
 	Tools:            200_000,
 	ToolBytes:        256 << 10, // about 64k tokens: more than most windows hold beside anything else
 	DescriptionBytes: 64 << 10,

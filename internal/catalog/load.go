@@ -63,29 +63,6 @@ func Load(ctx context.Context, path string) (*Catalog, []Problem, error) {
 	return c, l.problems, nil
 }
 
-// Join makes one catalog of several; of tools with the same name the first is
-// served and the others are reported.
-func Join(name string, catalogs ...*Catalog) (*Catalog, []Problem, error) {
-	if len(catalogs) == 1 {
-		return catalogs[0], nil, nil
-	}
-	var tools []retrieval.Tool
-	var problems []Problem
-	from := make(map[string]string)
-	for _, c := range catalogs {
-		for i, t := range c.tools {
-			if first, dup := from[t.Name]; dup {
-				problems = append(problems, Problem{File: c.name, Entry: i + 1, Name: t.Name, Reason: "name already taken by " + first})
-				continue
-			}
-			from[t.Name] = c.name
-			tools = append(tools, t)
-		}
-	}
-	c, err := New(name, tools)
-	return c, problems, err
-}
-
 // reason takes the path off an error of the file system: it is named beside it.
 func reason(err error) error {
 	var p *os.PathError

@@ -143,22 +143,3 @@ func TestLoadLimits(t *testing.T) {
 		t.Errorf("a large file: %v", err)
 	}
 }
-
-func TestJoin(t *testing.T) {
-	dir := t.TempDir()
-	load := func(name, text string) *Catalog {
-		c, _, err := Load(t.Context(), write(t, dir, name, text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	a, b := load("a.json", `[{"name":"x"},{"name":"y"}]`), load("b.json", `[{"name":"y"},{"name":"z"}]`)
-	c, problems, err := Join("both", a, b)
-	if err != nil || names(c) != "x y z" || len(problems) != 1 || problems[0].Name != "y" || problems[0].Entry != 1 {
-		t.Errorf("%v %v %v", c, problems, err)
-	}
-	if one, _, _ := Join("one", a); one != a {
-		t.Error("a join of one is not that one")
-	}
-}
