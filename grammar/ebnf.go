@@ -417,8 +417,14 @@ func (w *ebnf) regexp(re *syntax.Regexp) string {
 		}
 		return strings.TrimSpace(copies(class(s), from) + " " + loop)
 	}
+	for sub.Op == syntax.OpCapture {
+		sub = sub.Sub[0]
+	}
+	if to < 0 && (sub.Op == syntax.OpStar || sub.Op == syntax.OpPlus && from > 0) {
+		return w.regexp(sub) // (x*)* and (x+)+
+	}
 	e := w.regexp(sub)
-	if strings.Contains(e, " ") {
+	if strings.ContainsAny(e, " *+?{") {
 		e = "( " + e + " )"
 	}
 	if from == 1 && to == 1 {
