@@ -104,7 +104,9 @@ func compile(name string, raw []byte, world World) (c *Checked, err error) {
 		return nil, &SchemaError{name, loc, oneLine(err)}
 	}
 	c = &Checked{name: name, raw: string(raw), world: world, accept: accept}
-	c.depth = checkDepth(root, plainRefs)
+	if c.work = workOf(accept); len(c.work) == 0 {
+		return nil, &SchemaError{name, "#", "applies more than 1,000,000 subschemas to one value"}
+	}
 	c.content = contentOf(root, plainRefs)
 	return c, nil
 }

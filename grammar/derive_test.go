@@ -31,13 +31,13 @@ type ebnfRule struct {
 }
 
 type ebnfReader struct {
-	t     testing.TB
+	t     fataler
 	s     string
 	i     int
 	rules map[string]*ebnfRule
 }
 
-func readEBNF(t testing.TB, g string) map[string]*ebnfRule {
+func readEBNF(t fataler, g string) map[string]*ebnfRule {
 	r := &ebnfReader{t: t, rules: map[string]*ebnfRule{}}
 	for _, line := range strings.Split(strings.TrimSpace(g), "\n") {
 		head, body, ok := strings.Cut(line, " ::= ")
@@ -334,7 +334,7 @@ func derive(rules map[string]*ebnfRule, rng *rand.Rand, chars int) string {
 }
 
 // checkDerivations: what the grammar of an exact tool derives fits; all else is JSON.
-func checkDerivations(t testing.TB, c *Checked, n int) {
+func checkDerivations(t fataler, c *Checked, n int) {
 	t.Helper()
 	rules := readEBNF(t, c.content.ebnf)
 	costs(rules)

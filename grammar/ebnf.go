@@ -320,7 +320,7 @@ func (w *ebnf) object(l *lang) string {
 	after := space + ` "}"`
 	afters := make([]string, len(l.fields)+1)
 	afters[len(l.fields)] = after
-	for i := len(l.fields) - 1; i >= 0; i-- {
+	for i := len(l.fields) - 1; i > 0; i-- {
 		next := sep + members[i] + " " + afters[i+1]
 		if l.fields[i].required {
 			afters[i] = next
