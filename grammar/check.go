@@ -25,7 +25,7 @@ type Checked struct {
 	raw     string
 	world   World
 	accept  *jsonschema.Schema
-	depth   int // deepest nesting of arguments that is checked
+	work    []int // see workOf
 	content content
 }
 
@@ -64,13 +64,16 @@ func (c *Checked) Check(arguments []byte) error {
 	if len(arguments) > maxArgumentBytes {
 		return &Misfit{ErrorType: "too_long", Message: "arguments longer than 16 MiB", Offset: -1}
 	}
-	v, err := parseJSON(arguments, min(c.depth, maxJSONDepth))
+	v, err := parseJSON(arguments, min(len(c.work)-1, maxJSONDepth))
 	if err != nil {
 		e := err.(*jsonError)
 		return &Misfit{InputValue: around(arguments, e.offset), ErrorType: e.code, Message: e.Error(), Expected: "one JSON object", Offset: e.offset}
 	}
 	if v.kind != '{' {
 		return &Misfit{InputValue: clip(v), ErrorType: "type", Message: "the arguments are not an object", Expected: "object", Offset: -1}
+	}
+	if n, d := v.size(); n > maxWork/c.work[d] {
+		return &Misfit{ErrorType: "too_long", Message: "too many values for this schema to be checked", Offset: -1}
 	}
 	err = c.accept.Validate(v.plain())
 	if err == nil {
@@ -81,6 +84,20 @@ func (c *Checked) Check(arguments []byte) error {
 		return &Misfit{ErrorType: "schema", Message: err.Error(), Offset: -1}
 	}
 	return misfitOf(v, ve)
+}
+
+// size gives the number of values in v and how deep they are nested.
+func (v *value) size() (n, depth int) {
+	n = 1
+	for _, e := range v.elems {
+		k, d := e.size()
+		n, depth = n+k, max(depth, d+1)
+	}
+	for _, m := range v.members {
+		k, d := m.val.size()
+		n, depth = n+k, max(depth, d+1)
+	}
+	return n, depth
 }
 
 // misfitOf picks the cause to tell: the deepest place in the arguments, and

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -45,7 +46,7 @@ func Compile(t Tool, world World) (*Checked, error) {
 	return c, nil
 }
 
-const schemaURL = "tool.json"
+const schemaURL = "urn:tool:schema"
 
 func compile(name string, raw []byte, world World) (c *Checked, err error) {
 	// The schema library panics on some malformed metaschemas.
@@ -82,10 +83,7 @@ func compile(name string, raw []byte, world World) (c *Checked, err error) {
 	comp := jsonschema.NewCompiler()
 	comp.DefaultDraft(jsonschema.Draft2020)
 	comp.UseLoader(noLoader{})
-	for _, f := range assertedFormats {
-		comp.RegisterFormat(&jsonschema.Format{Name: f, Validate: func(any) error { return nil }})
-	}
-	if err := comp.AddResource(schemaURL, root.plain()); err != nil {
+	if err := comp.AddResource(schemaURL, withoutFormat(root).plain()); err != nil {
 		return nil, &SchemaError{name, "#", oneLine(err)}
 	}
 	accept, err := comp.Compile(schemaURL)
@@ -106,7 +104,9 @@ func compile(name string, raw []byte, world World) (c *Checked, err error) {
 		return nil, &SchemaError{name, loc, oneLine(err)}
 	}
 	c = &Checked{name: name, raw: string(raw), world: world, accept: accept}
-	c.depth = checkDepth(root, plainRefs)
+	if c.work = workOf(accept); len(c.work) == 0 {
+		return nil, &SchemaError{name, "#", "applies more than 1,000,000 subschemas to one value"}
+	}
 	c.content = contentOf(root, plainRefs)
 	return c, nil
 }
@@ -127,11 +127,38 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is outside this schema; nothing is fetched: inline it under $defs", url)
 }
 
-// assertedFormats are the formats which the schema library would assert in
-// drafts 4 to 7; we take format as an annotation everywhere.
-var assertedFormats = []string{"json-pointer", "relative-json-pointer", "uuid", "duration", "period", "ipv4", "ipv6",
-	"hostname", "email", "date", "time", "date-time", "uri", "uri-reference", "uri-template", "iri", "iri-reference",
-	"idn-email", "idn-hostname", "semver", "regex"}
+// withoutFormat takes out every format keyword, which the schema library would
+// assert in drafts 4 to 7; to us it is an annotation everywhere.
+func withoutFormat(v *value) *value {
+	out := *v
+	for i, e := range v.elems {
+		if s := withoutFormat(e); s != e {
+			if &out.elems[0] == &v.elems[0] {
+				out.elems = slices.Clone(v.elems)
+			}
+			out.elems[i] = s
+		}
+	}
+	changed := len(v.elems) > 0 && &out.elems[0] != &v.elems[0]
+	out.members = nil
+	for _, m := range v.members {
+		if m.key == "format" && m.val.kind == '"' {
+			changed = true
+			continue
+		}
+		if m.key != "enum" && m.key != "const" && m.key != "default" && m.key != "examples" {
+			if s := withoutFormat(m.val); s != m.val {
+				m.val, changed = s, true
+			}
+		}
+		out.members = append(out.members, m)
+	}
+	if !changed {
+		return v
+	}
+	out.index()
+	return &out
+}
 
 // compiled remembers results. 4,096 tools or 64 MiB of schema text, whichever
 // is less: a catalog of 3,200 tools stays in it.

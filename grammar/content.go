@@ -74,6 +74,3 @@ func objectsOnly(l *lang, seen map[*def]bool) *lang {
 	}
 	return &lang{kind: none}
 }
-
-// checkDepth is the nesting to which Check follows arguments.
-func checkDepth(root *value, plainRefs bool) int { return maxJSONDepth }

@@ -320,7 +320,7 @@ func (w *ebnf) object(l *lang) string {
 	after := space + ` "}"`
 	afters := make([]string, len(l.fields)+1)
 	afters[len(l.fields)] = after
-	for i := len(l.fields) - 1; i >= 0; i-- {
+	for i := len(l.fields) - 1; i > 0; i-- {
 		next := sep + members[i] + " " + afters[i+1]
 		if l.fields[i].required {
 			afters[i] = next
@@ -417,8 +417,14 @@ func (w *ebnf) regexp(re *syntax.Regexp) string {
 		}
 		return strings.TrimSpace(copies(class(s), from) + " " + loop)
 	}
+	for sub.Op == syntax.OpCapture {
+		sub = sub.Sub[0]
+	}
+	if to < 0 && (sub.Op == syntax.OpStar || sub.Op == syntax.OpPlus && from > 0) {
+		return w.regexp(sub) // (x*)* and (x+)+
+	}
 	e := w.regexp(sub)
-	if strings.Contains(e, " ") {
+	if strings.ContainsAny(e, " *+?{") {
 		e = "( " + e + " )"
 	}
 	if from == 1 && to == 1 {

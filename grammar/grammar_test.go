@@ -20,7 +20,15 @@ var hermes = Syntax{
 
 var xgrammar028 = Engine{"xgrammar", "0.2.8"}
 
-func compileTest(t testing.TB, schema string, w World) *Checked {
+// fataler is what testing.T and rapid.T share.
+type fataler interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
+	Errorf(string, ...any)
+}
+
+func compileTest(t fataler, schema string, w World) *Checked {
 	t.Helper()
 	c, err := Compile(Tool{"t", json.RawMessage(schema)}, w)
 	if err != nil {
@@ -171,4 +179,28 @@ func jsonObject(t *rapid.T) []byte {
 		return object(depth)
 	}
 	return []byte(space.Draw(t, "s") + object(4) + space.Draw(t, "s"))
+}
+
+func FuzzCompile(f *testing.F) {
+	f.Add(`{"type":"object","properties":{"a":{"type":"string","pattern":"^a+$"},"b":{"enum":[1,"x"]}},"anyOf":[{"required":["a"]}]}`, `{"a":"aa"}`)
+	f.Add(`{"$ref":"#/$defs/x","$defs":{"x":{"allOf":[{"$ref":"#"}]}}}`, `{}`)
+	f.Add(`{"properties":{"n":{"type":"number","minimum":-1.5,"multipleOf":0.5,"maximum":3e2}},"additionalProperties":{"not":{}}}`, `{"n":1e5}`)
+	f.Add(`{"$schema":"http://json-schema.org/draft-04/schema#","properties":{"t":{"items":[{"type":"null"}],"minItems":1,"exclusiveMinimum":true}}}`, `{"t":[null]}`)
+	f.Add(`{"patternProperties":{"^[a-c]$":{"oneOf":[{"type":"string"},{"maxLength":3}]}},"propertyNames":{"minLength":1},"minProperties":2}`, `{"a":"x"}`)
+	f.Fuzz(func(t *testing.T, schema, args string) {
+		for _, w := range []World{Closed, Open} {
+			c, err := Compile(Tool{"t", json.RawMessage(schema)}, w)
+			if err != nil {
+				continue
+			}
+			fits := c.Check([]byte(args)) == nil
+			if fits && w == Closed {
+				// What fits the closed world fits the open one.
+				if o, err := Compile(Tool{"t", json.RawMessage(schema)}, Open); err != nil || o.Check([]byte(args)) != nil {
+					t.Fatalf("%s: %s fits closed, not open", schema, args)
+				}
+			}
+			checkDerivations(t, c, 3)
+		}
+	})
 }

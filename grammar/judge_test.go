@@ -132,12 +132,13 @@ func sampleFiles(t *testing.T) []string {
 func TestSample(t *testing.T) {
 	j := startJudge(t)
 	every, _ := strconv.Atoi(env("SIDECAR_JUDGE_EVERY", "1"))
+	offset, _ := strconv.Atoi(env("SIDECAR_JUDGE_OFFSET", "0"))
 	walks, _ := strconv.Atoi(env("SIDECAR_JUDGE_WALKS", "3"))
 	var n, refused, exact, done, cut, stuck, bad, engineErr, validIn, valid int
 	var compile []float64
 	reasons := map[string]int{}
 	for i, f := range sampleFiles(t) {
-		if i%every != 0 {
+		if i%every != offset {
 			continue
 		}
 		raw, err := os.ReadFile(f)
@@ -252,4 +253,68 @@ func reasonKind(r string) string {
 		return loc[i+1:] + ": " + why
 	}
 	return why
+}
+
+// TestModes: the real engine takes what each tool_choice means, and nothing else.
+func TestModes(t *testing.T) {
+	j := startJudge(t)
+	c := func(name, schema string) *Checked {
+		c, err := Compile(Tool{name, json.RawMessage(schema)}, Closed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	tools := []*Checked{c("now", ``), c("say", `{"properties":{"text":{"type":"string","maxLength":4}},"required":["text"]}`)}
+	answer := c("answer", `{"properties":{"ok":{"type":"boolean"}},"required":["ok"]}`)
+	now, say := hermes.Begin("now")+"{}"+hermes.End, hermes.Begin("say")+`{"text": "hi"}`+hermes.End
+	long := hermes.Begin("say") + `{"text": "12345"}` + hermes.End
+	escaped := hermes.Begin("say") + `{"text": "123\u00e9"}` + hermes.End
+	other := hermes.Begin("other") + "{}" + hermes.End
+	for _, tt := range []struct {
+		choice   Choice
+		yes, not []string
+	}{
+		{Choice{Mode: Auto, Parallel: true}, []string{"", "text", now, "text " + now + "\n" + say, now + " text", "a < b <tool", escaped}, []string{other, long, "<tool_call>", "x <tool_call>y", hermes.Begin("now")}},
+		{Choice{Mode: Auto}, []string{"", "text", "text " + say}, []string{now + "\n" + say, now + now, other, now + " text"}},
+		{Choice{Mode: Required, Parallel: true}, []string{now, now + "\n" + say, say + "\n" + say + "\n" + now}, []string{"", "text", now + say, "text" + now, now + "\n", now + "text"}},
+		{Choice{Mode: Required}, []string{now, say}, []string{"", now + "\n" + say, "text"}},
+		{Choice{Mode: Named, Name: "say", Parallel: true}, []string{say, escaped}, []string{now, "", say + "\n" + say, long}},
+		{Choice{Mode: None}, []string{"", "text", "<tool_cal", "{}"}, []string{now, "x<tool_call>"}},
+		{Choice{Mode: Auto, Parallel: true, Response: answer}, []string{now, now + "\n" + say, `{"ok": true}`}, []string{"", "text", `{"ok": 1}`, `{"ok": true}` + now}},
+		{Choice{Mode: None, Response: answer}, []string{`{"ok":true}`}, []string{"", now, "text"}},
+	} {
+		tag, _ := tagOf(t, tools, tt.choice)
+		r := j.ask(t, judgeAsk{ID: string(tt.choice.Mode), Tag: tag, Accept: append(slices.Clone(tt.yes), tt.not...)})
+		if !r.OK {
+			t.Errorf("%+v: %s", tt.choice, r.Error)
+			continue
+		}
+		for i, ok := range r.Accept {
+			if want := i < len(tt.yes); ok != want {
+				t.Errorf("%+v: %q: accepted %v", tt.choice, append(slices.Clone(tt.yes), tt.not...)[i], ok)
+			}
+		}
+	}
+}
+
+// TestLengthsJudged: lengths are exact and cost the same whatever they are.
+func TestLengthsJudged(t *testing.T) {
+	j := startJudge(t)
+	for _, n := range []int{1, 8, 64, 256, 1024, 4096, 100_000} {
+		c, err := Compile(Tool{"t", json.RawMessage(fmt.Sprintf(`{"properties":{"s":{"type":"string","maxLength":%d}},"required":["s"]}`, n))}, Closed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tag, _ := tagOf(t, []*Checked{c}, Choice{Mode: Named, Name: "t"})
+		of := func(s string) string { return hermes.Begin("t") + `{"s": "` + s + `"}` + hermes.End }
+		r := j.ask(t, judgeAsk{ID: fmt.Sprint(n), Tag: tag, Accept: []string{
+			of(strings.Repeat("é", n)), of(""), of(strings.Repeat("a", n-1) + `\u00e9`),
+			of(strings.Repeat("é", n+1)), of(strings.Repeat("a", n) + `\n`),
+		}})
+		if got := fmt.Sprint(r.Accept); got != "[true true true false false]" {
+			t.Errorf("maxLength %d: %s %s", n, got, r.Error)
+		}
+		t.Logf("maxLength %d: compile %.0f ms", n, r.CompileMS)
+	}
 }

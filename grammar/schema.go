@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -204,9 +205,9 @@ func survey(tool string, root *value) (plainRefs bool, err error) {
 				plainRefs = false
 			}
 		}
-		for _, key := range []string{"pattern"} {
-			if p := v.get(key); p != nil && p.kind == '"' && len(p.str) > maxPatternBytes {
-				return &SchemaError{tool, loc + "/" + key, "pattern longer than 4,096 bytes"}
+		if p := v.get("pattern"); p != nil && p.kind == '"' {
+			if err := patternError(p.str); err != "" {
+				return &SchemaError{tool, loc + "/pattern", err}
 			}
 		}
 		for _, key := range []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"} {
@@ -215,8 +216,8 @@ func survey(tool string, root *value) (plainRefs bool, err error) {
 			}
 		}
 		for _, p := range v.get("patternProperties").list() {
-			if len(p.key) > maxPatternBytes {
-				return &SchemaError{tool, loc + "/patternProperties", "pattern longer than 4,096 bytes"}
+			if err := patternError(p.key); err != "" {
+				return &SchemaError{tool, loc + "/patternProperties/" + escapePointer(p.key), err}
 			}
 		}
 		var err error
@@ -228,6 +229,17 @@ func survey(tool string, root *value) (plainRefs bool, err error) {
 		return err
 	}
 	return plainRefs, walk(root, "#", 0)
+}
+
+// patternError says why a regular expression is refused; "" if it isn't.
+func patternError(p string) string {
+	if len(p) > maxPatternBytes {
+		return "pattern longer than 4,096 bytes"
+	}
+	if _, err := regexp.Compile(p); err != nil {
+		return "pattern is not RE2: " + strings.TrimPrefix(err.Error(), "error parsing regexp: ")
+	}
+	return ""
 }
 
 // list is the members of an object, and nothing of anything else.

@@ -77,9 +77,10 @@ class Judge:
         )
         self.compiler = xg.GrammarCompiler(self.info, max_threads=1, cache_enabled=False)
         self.mask = xg.allocate_token_bitmask(1, self.v.size)
-        # Short tokens first: a walk which may stray takes one of these, so that
-        # it ends in reasonable time and visits separators, quotes and digits.
-        self.short = np.array([len(b) for b in self.v.bytes])
+        # What a walk prefers, so that it ends in reasonable time and visits
+        # separators, quotes and digits.
+        self.short = np.array([len(b) <= 2 for b in self.v.bytes])
+        self.closing = np.array([len(b) <= 3 and b[:1] in (b'"', b"}", b"]", b",", b":") for b in self.v.bytes])
 
     def allowed(self, m):
         np = self.np
@@ -91,7 +92,8 @@ class Judge:
     def walk(self, g, rng, prefix, max_tokens, wander):
         """One random output. Each step takes the end if it is allowed and a coin
         says so; else, with probability wander, any allowed token, and otherwise
-        one among the allowed tokens of one or two bytes when there are some."""
+        one among the allowed tokens of one or two bytes, or among those that begin
+        with a quote, bracket or separator, when there are some."""
         m = self.xg.GrammarMatcher(g)
         out = bytearray()
         if prefix:
@@ -105,10 +107,9 @@ class Judge:
             if self.v.eos in ids and (len(ids) == 1 or rng.random() < 0.5):
                 return {"bytes": base64.b64encode(bytes(out)).decode(), "done": True, "tokens": n}
             if rng.random() >= wander:
-                few = ids[self.short[ids] <= 2]
-                # quotes, brackets and separators close what is open
-                close = [i for i in few if self.v.bytes[i][:1] in (b'"', b"}", b"]", b",", b":")]
-                if close and rng.random() < 0.35:
+                few = ids[self.short[ids]]
+                close = ids[self.closing[ids]]
+                if len(close) and rng.random() < 0.35:
                     few = close
                 if len(few):
                     ids = few
