@@ -70,6 +70,14 @@ make_sglang() {
 	uv pip install -q --python .venv/vllm/bin/python --no-deps --target .venv/sglang -r tools/requirements-sglang.txt
 }
 
+# One install at a time: sets build on each other, and two runs may want the same.
+mkdir -p .venv
+if [[ -z ${VENV_LOCKED:-} ]] && command -v flock >/dev/null; then
+	exec 9>.venv/lock
+	flock 9
+	export VENV_LOCKED=1
+fi
+
 for name in "$@"; do
 	list=tools/requirements-$name.txt
 	[[ -f $list ]] || die "there is no $list"
@@ -80,7 +88,6 @@ for name in "$@"; do
 	esac
 	mark=$(fingerprint "${inputs[@]}")
 	if fresh ".venv/$name" "$mark"; then continue; fi
-	mkdir -p .venv
 	say "installing .venv/$name"
 	start=$SECONDS
 	case $name in

@@ -148,21 +148,39 @@ func obeysTags(t *testing.T, s *Server) {
 }
 
 // Free text that excludes the trigger cannot contain it, as an added token or as a
-// chain of others. The bias makes the four tokens that spell it, and nothing else,
-// likely.
+// chain of others. The bias leaves only the added token, or only the four that
+// spell it; these come in the right order once in 256 tokens, so that 2,400 of
+// them lack it in 1 of 10,000 runs.
 func obeysExcludes(t *testing.T, s *Server) {
-	spelled := object{"27": 100, "14172": 100, "13429": 100, "29": 100} // < tool _call >
-	added := object{"151657": 100}
-	count := func(format, bias object) int {
-		a := s.chat(t, object{"messages": []any{user("hi")}, "temperature": 1, "seed": 1, "max_tokens": 1200, "ignore_eos": true, "logit_bias": bias, "response_format": structural(format)})
-		return strings.Count(a.Choices[0].Message.Content, "<tool_call>")
-	}
-	for name, bias := range map[string]object{"spelled": spelled, "added token": added} {
-		if n := count(object{"type": "any_text"}, bias); n == 0 {
-			t.Errorf("%s: the trigger never comes, so this test shows nothing", name)
+	count := func(format object, tokens int, likely ...string) int {
+		bias := object{}
+		for _, id := range likely {
+			bias[id] = 100
 		}
-		if n := count(object{"type": "any_text", "excludes": []string{"<tool_call>"}}, bias); n != 0 {
-			t.Errorf("%s: %d triggers in text that excludes them", name, n)
+		var c completion
+		s.ask(t, "/v1/chat/completions", object{
+			"messages": []any{user("hi")}, "temperature": 1, "seed": 1, "n": 4, "max_tokens": tokens, "ignore_eos": true,
+			"logit_bias": bias, "response_format": structural(format),
+		}, &c)
+		n := 0
+		for _, choice := range c.Choices {
+			n += strings.Count(choice.Message.Content, "<tool_call>")
+		}
+		return n
+	}
+	for _, test := range []struct {
+		name   string
+		tokens int
+		ids    []string
+	}{
+		{"added token", 20, []string{"151657"}},
+		{"spelled", 600, []string{"27", "14172", "13429", "29"}}, // < tool _call >
+	} {
+		if n := count(object{"type": "any_text"}, test.tokens, test.ids...); n == 0 {
+			t.Errorf("%s: the trigger never comes, so this test shows nothing", test.name)
+		}
+		if n := count(object{"type": "any_text", "excludes": []string{"<tool_call>"}}, test.tokens, test.ids...); n != 0 {
+			t.Errorf("%s: %d triggers in text that excludes them", test.name, n)
 		}
 	}
 }
