@@ -1,10 +1,10 @@
 package proxy
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -313,17 +313,18 @@ func TestEngineStatus(t *testing.T) {
 func TestCutAtEveryByte(t *testing.T) {
 	stream := ping + event1 + event2 + "data: {\"choices\":[{\"finish_reason\":\"tool_calls\"}]}\r\n\r\n" + doneEvent
 	both(t, func(t *testing.T, adapter string) {
-		cut := 0
+		var keep atomic.Int64
 		eng := newEngine(t, func(k *call) {
 			k.head()
-			if cut > 0 {
+			if cut := keep.Load(); cut > 0 {
 				k.chunk(stream[:cut])
 			}
 			k.hangUp(false)
 		})
 		_, base := start(t, adapter, Config{Engine: eng.url})
 		c := newClientFor(t)
-		for cut = 0; cut <= len(stream); cut++ {
+		for cut := 0; cut <= len(stream); cut++ {
+			keep.Store(int64(cut))
 			r := ask(t, c, "POST", base+chatPath, streamBody)
 			switch {
 			case cut == len(stream):
@@ -378,9 +379,14 @@ func TestEngineClosesIdleConnections(t *testing.T) {
 func TestPanic(t *testing.T) {
 	both(t, func(t *testing.T, adapter string) {
 		eng := newEngine(t, plainEngine)
-		var log bytes.Buffer
-		p, base := start(t, adapter, Config{Engine: eng.url, ErrorLog: &log})
+		var log lockedBuffer
+		p, err := New(Config{Engine: eng.url, ErrorLog: &log})
+		if err != nil {
+			t.Fatal(err)
+		}
 		p.stages = faultyStages{}
+		base, stop := adapterNamed(adapter)(t, p)
+		defer stop()
 		c := newClientFor(t)
 		r := ask(t, c, "POST", base+chatPath, `{"panic":"early"}`)
 		if code := checkError(t, r); r.status != 500 || code != "internal_error" || !strings.Contains(log.String(), "fault_test.go") {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -249,16 +250,17 @@ func TestRoutes(t *testing.T) {
 
 func TestReady(t *testing.T) {
 	both(t, func(t *testing.T, adapter string) {
-		status := 200
-		eng := newEngine(t, func(k *call) { k.json(status, "", "{}") })
+		var health atomic.Int64
+		eng := newEngine(t, func(k *call) { k.json(int(health.Load()), "", "{}") })
 		c := newClientFor(t)
-		for _, status = range []int{200, 404, 401} {
+		for _, status := range []int64{200, 404, 401} {
+			health.Store(status)
 			_, base := start(t, adapter, Config{Engine: eng.url})
 			if r := ask(t, c, "GET", base+"/readyz", ""); r.status != 200 {
 				t.Errorf("engine's /health %d: %d %s", status, r.status, r.body)
 			}
 		}
-		status = 503
+		health.Store(503)
 		_, base := start(t, adapter, Config{Engine: eng.url})
 		r := ask(t, c, "GET", base+"/readyz", "")
 		if r.status != 503 || !strings.Contains(r.body, "503") {
