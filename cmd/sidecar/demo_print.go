@@ -11,7 +11,8 @@ import (
 // demoView writes the demo for people, line by line as things happen. On a
 // terminal one more line at the end says what is being waited for.
 type demoView struct {
-	t *terminal
+	t        *terminal
+	fallback string // of the turn before
 
 	// mu guards the fields below and the writer.
 	mu     sync.Mutex
@@ -228,9 +229,13 @@ func (v *demoView) turn(t *demoTurn) {
 	if t.Finish == "length" {
 		v.note("answer cut by --max-tokens")
 	}
-	if t.Fallback != "" {
+	switch {
+	case t.Fallback != "" && t.Fallback == v.fallback:
+		v.note("fallback as before")
+	case t.Fallback != "":
 		v.note("fallback: " + t.Fallback)
 	}
+	v.fallback = t.Fallback
 	if t.PromptTokens > 0 {
 		l := "prompt   " + thousands(t.PromptTokens) + " tokens"
 		if t.AllTools != nil {
@@ -293,6 +298,9 @@ func cachedText(t *demoTurn) string {
 	}
 	if t.ExpectedCached != nil {
 		s += ", expected " + thousands(*t.ExpectedCached)
+		if t.Turn == 1 && t.CachedTokens != nil && *t.CachedTokens > *t.ExpectedCached {
+			s += "; an earlier prompt began the same"
+		}
 	}
 	return s
 }

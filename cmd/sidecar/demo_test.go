@@ -27,6 +27,7 @@ import (
 	"github.com/toolsidecar/sidecar/models"
 	"github.com/toolsidecar/sidecar/models/cost"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
+	"github.com/toolsidecar/sidecar/models/wire"
 )
 
 var updateDemo = flag.Bool("update-demo", false, "rewrite the golden outputs of the demo")
@@ -36,6 +37,7 @@ type scripted struct {
 	t       *testing.T
 	steps   []step
 	toolsIn int // tokens that tools add to /tokenize with messages; 0: the template leaves them out
+	perTurn int // tokens that tools add for each message on top; no template does
 	noCount bool
 	models  string
 
@@ -89,7 +91,7 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if len(body.Tools) != 3200 {
 				s.t.Errorf("/tokenize with %d tools", len(body.Tools))
 			}
-			n += s.toolsIn
+			n += s.toolsIn + s.perTurn*len(body.Messages)
 		}
 		fmt.Fprintf(w, `{"count":%d,"max_model_len":32768,"tokens":[1,2,3]}`, n)
 	case "POST /v1/chat/completions":
@@ -239,9 +241,9 @@ func newScripted(t *testing.T, s *scripted, f demoFlags, out io.Writer) *demo {
 }
 
 // noLeaks fails the test if a goroutine is left when its other cleanups are done.
-func noLeaks(t *testing.T) {
-	now := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, now) })
+func noLeaks(t *testing.T, but ...goleak.Option) {
+	but = append(but, goleak.IgnoreCurrent())
+	t.Cleanup(func() { goleak.VerifyNone(t, but...) })
 }
 
 func golden(t *testing.T, name string, got []byte) {
@@ -438,16 +440,16 @@ func TestDemoUnreachable(t *testing.T) {
 	l.Close()
 	var out bytes.Buffer
 	f := demoFlags{catalog: "demo", tasks: 1, maxTokens: 10, timeout: time.Minute, gpu: "L4-24GB", card: "phi-4"}
-	err = f.run(t.Context(), &out, func(context.Context, localConfig) (string, string, func(), error) {
+	err = f.run(t.Context(), &out, io.Discard, func(context.Context, localConfig) (string, string, func(), error) {
 		return addr, addr, func() {}, nil
 	})
-	if want := "demo: the sidecar at " + addr + "/v1/models cannot be reached: connection refused"; err == nil || err.Error() != want {
+	if want := "demo: the engine at " + addr + "/v1/models cannot be reached: connection refused"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 	if out.Len() != 0 {
 		t.Errorf("output %q", &out)
 	}
-	err = f.run(t.Context(), &out, func(_ context.Context, cfg localConfig) (string, string, func(), error) {
+	err = f.run(t.Context(), &out, io.Discard, func(_ context.Context, cfg localConfig) (string, string, func(), error) {
 		if cfg.Engine != "" || !slices.Equal(cfg.Catalog, []string{"demo"}) {
 			t.Errorf("started with %+v", cfg)
 		}
@@ -457,7 +459,7 @@ func TestDemoUnreachable(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	s := &scripted{models: `{"data":[]}`}
-	if err := newScripted(t, s, demoFlags{}, &out).run(t.Context(), &out); err == nil || err.Error() != "demo: the engine lists no model" {
+	if err := newScripted(t, s, demoFlags{}, &out).run(t.Context(), &out); err == nil || err.Error() != "demo: the engine at http://engine.test lists no model" {
 		t.Errorf("error %v", err)
 	}
 	s = &scripted{models: `<html>`}
@@ -579,6 +581,7 @@ func TestBaseline(t *testing.T) {
 		method string
 	}{
 		{&scripted{toolsIn: 5000}, byTemplate},
+		{&scripted{toolsIn: 4997, perTurn: 1}, byTemplate},
 		{&scripted{}, byPrompt},
 		{&scripted{noCount: true}, byVocabulary},
 	} {
@@ -587,7 +590,13 @@ func TestBaseline(t *testing.T) {
 		if err != nil || b.method != c.method {
 			t.Fatalf("%v, %v; want %s", b, err, c.method)
 		}
-		got, err := b.count(t.Context(), messages)
+		if _, err := b.count(t.Context(), messages, true); err != nil {
+			t.Fatal(err)
+		}
+		if want := c.method == byTemplate && c.s.perTurn == 0; b.constant != want {
+			t.Errorf("%s: taken to be constant: %v", c.method, b.constant)
+		}
+		got, err := b.count(t.Context(), messages, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -651,6 +660,55 @@ func TestEstimate(t *testing.T) {
 	}
 	if e := estimate(calc, []demoTurn{{Task: 1, Error: "failed"}}); e.Error == "" || e.Sidecar != nil {
 		t.Errorf("estimate of nothing: %+v", e)
+	}
+}
+
+// TestDemoLocal runs the demo as a user does: simulated engine, sidecar and agent.
+func TestDemoLocal(t *testing.T) {
+	// fasthttp's clock never ends, its cleaner wakes up every 10 s.
+	noLeaks(t, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+	var out bytes.Buffer
+	f := demoFlags{catalog: "demo", tasks: 2, maxTokens: 512, timeout: time.Minute, gpu: "H100-SXM-80GB", card: "Qwen3-8B", json: true}
+	if err := f.run(t.Context(), &out, io.Discard, startLocal); err != nil {
+		t.Fatal(err)
+	}
+	var r demoReport
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if !r.Engine.Simulated || r.Baseline != byTemplate || r.Catalog.Tools != 3200 || len(r.Turns) < 5 || r.Summary.Calls == 0 || r.Estimate.All == nil {
+		t.Errorf("report %+v", r)
+	}
+	hermes := &baseline{method: byVocabulary}
+	hermes.hermes, _ = wire.ByName("hermes")
+	for _, tool := range catalog.Demo().Tools() {
+		hermes.tools = append(hermes.tools, tool.Raw)
+	}
+	for _, turn := range r.Turns {
+		name := fmt.Sprintf("turn %d.%d", turn.Task, turn.Turn)
+		if turn.Mode != "owned" || turn.ID == "" || turn.Shown == 0 || turn.ShownTokens == 0 || len(turn.Stages) == 0 {
+			t.Errorf("%s: %+v", name, turn)
+		}
+		if turn.AllTools == nil || turn.PromptTokens == 0 || *turn.AllTools < 100*turn.PromptTokens {
+			t.Errorf("%s: prompt of %d tokens, with all tools %v", name, turn.PromptTokens, turn.AllTools)
+		}
+		if turn.CachedTokens == nil || turn.ExpectedCached == nil || *turn.CachedTokens < *turn.ExpectedCached || turn.Turn > 1 && *turn.ExpectedCached == 0 {
+			t.Errorf("%s: cached %v, expected %v", name, turn.CachedTokens, turn.ExpectedCached)
+		}
+		for _, c := range turn.Calls {
+			if c.Result != catalog.Toy(c.Name, []byte(c.Arguments)) {
+				t.Errorf("%s: %s has the result %s", name, c.Name, c.Result)
+			}
+		}
+		if turn.Turn > 1 {
+			continue
+		}
+		// The engine's count of the first prompt against our own vocabulary.
+		want, err := hermes.count(t.Context(), []demoMessage{{Role: "user", Content: &turn.User}}, false)
+		if err != nil || turn.AllTools == nil || *turn.AllTools != want {
+			t.Errorf("%s: with all tools %v tokens, want %d, %v", name, turn.AllTools, want, err)
+		}
 	}
 }
 
