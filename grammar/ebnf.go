@@ -106,7 +106,7 @@ func (w *ebnf) value(l *lang) string {
 	case integer, number:
 		return w.number(l)
 	case text:
-		return w.text(l, valueEnd)
+		return w.text(l)
 	case array:
 		return w.array(l)
 	case object:
@@ -157,24 +157,18 @@ func literal(s string) string {
 
 func (w *ebnf) any() string {
 	return w.named("any", func(any string) string {
-		str := w.text(&lang{kind: text, max: -1}, valueEnd)
+		str := w.text(&lang{kind: text, max: -1})
 		num := w.number(&lang{kind: number, places: maxPlaces})
-		key := w.text(&lang{kind: text, max: -1}, keyEnd)
+		key := w.text(&lang{kind: text, max: -1})
 		member := key + ` ":" ` + space + " " + any
 		return `::= "{" ` + space + " ( " + member + ` ( "," ` + space + " " + member + " )* " + space + ` )? "}" | "[" ` + space +
 			" ( " + any + ` ( "," ` + space + " " + any + " )* " + space + ` )? "]" | ` + str + " | " + num + ` | "true" | "false" | "null"`
 	})
 }
 
-// What follows a string. xgrammar shortens its masks by it.
-const (
-	valueEnd = `[ \n\t]? [,}\]]`
-	keyEnd   = `":"`
-)
-
-func (w *ebnf) text(l *lang, follow string) string {
+func (w *ebnf) text(l *lang) string {
 	if l.pattern != nil {
-		return w.pattern(l.pattern, follow)
+		return w.pattern(l.pattern)
 	}
 	if l.max == 0 {
 		return `"\"\""`
@@ -188,7 +182,7 @@ func (w *ebnf) text(l *lang, follow string) string {
 		head += w.rule("char", char) + "{" + strconv.Itoa(l.min) + "} "
 	}
 	if l.max < 0 {
-		return head + w.tail(follow)
+		return head + w.tail()
 	}
 	if l.max > l.min {
 		chars := w.named("chars", func(me string) string {
@@ -199,10 +193,12 @@ func (w *ebnf) text(l *lang, follow string) string {
 	return head + `"\""`
 }
 
-// tail is the rest of a string with its closing quote.
-func (w *ebnf) tail(follow string) string {
+// tail is the rest of a string with its closing quote. It has no lookahead: a
+// wider one than what really follows makes xgrammar allow tokens which it then
+// refuses, and that fails the request.
+func (w *ebnf) tail() string {
 	return w.named("str", func(me string) string {
-		return `::= ( "\"" | ` + rawClass + " " + me + ` | "\\" ` + escapes + " " + me + " ) (= " + follow + ")"
+		return `::= "\"" | ` + rawClass + " " + me + ` | "\\" ` + escapes + " " + me
 	})
 }
 
@@ -291,12 +287,12 @@ func (w *ebnf) object(l *lang) string {
 		}
 		key := ""
 		if l.key != nil {
-			key = w.text(l.key, keyEnd)
+			key = w.text(l.key)
 			if l.key.kind != text {
 				key = w.value(l.key)
 			}
 		} else {
-			key = w.text(&lang{kind: text, max: -1}, keyEnd)
+			key = w.text(&lang{kind: text, max: -1})
 		}
 		member := w.rule("member", key+` ":" `+space+" "+w.value(l.rest))
 		closed := space + ` "}"`
@@ -345,7 +341,7 @@ func (w *ebnf) object(l *lang) string {
 	return `"{" ` + space + " " + group(alts)
 }
 
-func (w *ebnf) pattern(p *pattern, follow string) string {
+func (w *ebnf) pattern(p *pattern) string {
 	open := w.named("open", func(me string) string {
 		return `::= "" | ` + rawClass + " " + me + ` | "\\" ` + escapes + " " + me
 	})
@@ -361,7 +357,7 @@ func (w *ebnf) pattern(p *pattern, follow string) string {
 		if b.end {
 			e += `"\""`
 		} else {
-			e += w.tail(follow)
+			e += w.tail()
 		}
 		alts = append(alts, e)
 	}

@@ -1,7 +1,8 @@
 """Reference tokenizers for the tests of models/tokenizer.
 
     tokenizer-golden.py judge                 answers JSON lines on standard input
-    tokenizer-golden.py golden VOCAB FILE     fills in the ids of FILE (testdata/NAME.golden.json) by VOCAB (tokenizer.json)
+    tokenizer-golden.py golden VOCAB FILE     fills in the ids of FILE (testdata/NAME.golden.json) by VOCAB,
+                                              a tokenizer.json or ENCODING.tiktoken
 
 Needs tools/requirements-tokenizers.txt. Requests of the judge, one a line; the
 answer is one line, {"error": …} if it failed:
@@ -14,6 +15,7 @@ answer is one line, {"error": …} if it failed:
 """
 
 import json
+import os
 import sys
 
 SURROGATES = range(0xD800, 0xE000)
@@ -105,7 +107,8 @@ def judge():
 def golden(vocab, path):
     with open(path, encoding="utf-8") as f:
         cases = json.load(f)
-    tok = HuggingFace(vocab)
+    stem, ranks = os.path.basename(vocab), vocab.endswith(".tiktoken")
+    tok = TikToken(vocab, stem.removesuffix(".tiktoken")) if ranks else HuggingFace(vocab)
     for c in cases:
         (c["ids"],) = tok.encode([c["text"]], False)
         (c["ordinary"],) = tok.encode([c["text"]], True)

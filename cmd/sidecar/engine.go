@@ -79,6 +79,7 @@ A request asks for a fault with the header ` + simengine.FaultHeader + `:
 	f.IntVar(&cfg.KVBlocks, "kv-blocks", 16384, "blocks of the cache; they must hold --max-model-len")
 	f.Uint64Var(&cfg.Seed, "seed", 0, "seed of the policy")
 	f.BoolVar(&cfg.PromptTokensDetails, "enable-prompt-tokens-details", false, "report cached tokens in usage")
+	f.BoolVar(&cfg.Reasoning, "reasoning", false, "begin unconstrained answers with reasoning between think tags, as part of the content")
 	f.StringVar(&latency, "latency", "none", "none, or formula: overhead + uncached prompt tokens, then time per output token")
 	f.DurationVar(&formula.PrefillOverhead, "prefill-overhead", 20*time.Millisecond, "time to the first token of a prompt that is cached, with --latency formula")
 	f.DurationVar(&formula.PrefillPerToken, "prefill-per-token", 100*time.Microsecond, "time per prompt token that is not cached, with --latency formula")

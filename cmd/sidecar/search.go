@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolsidecar/sidecar/internal/catalog"
+	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/retrieval"
 )
 
@@ -22,6 +23,8 @@ func newSearchCmd() *cobra.Command {
 		k       int
 		explain bool
 		asJSON  bool
+
+		vocabulary string
 	)
 	cmd := &cobra.Command{
 		Use:   "search [flags] QUERY…",
@@ -47,7 +50,13 @@ first. Tools that share no word with it are not listed.`,
 			if err != nil {
 				return err
 			}
-			r := search(c, strings.Join(args, " "), k)
+			count := tokenizer.Qwen3()
+			if vocabulary != "" {
+				if count, err = tokenizer.Load(vocabulary); err != nil {
+					return &usageError{fmt.Errorf("search: --tokenizer %s: %w", vocabulary, err), "give the model's tokenizer.json, or a *.tiktoken file"}
+				}
+			}
+			r := search(c, strings.Join(args, " "), k, count)
 			if asJSON {
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetEscapeHTML(false)
@@ -60,6 +69,7 @@ first. Tools that share no word with it are not listed.`,
 	f := cmd.Flags()
 	f.StringArrayVar(&sources, "catalog", []string{"demo"}, "catalog to search: demo, FILE or DIR; may be repeated")
 	f.IntVarP(&k, "count", "k", 8, "number of tools to list")
+	f.StringVar(&vocabulary, "tokenizer", "", "tokenizer.json or *.tiktoken FILE to count schema tokens with (default: Qwen3)")
 	f.BoolVar(&explain, "explain", false, "list every word that counted, with its field and share")
 	f.BoolVar(&asJSON, "json", false, "write JSON")
 	return cmd
@@ -113,7 +123,7 @@ type searchHit struct {
 	Name    string         `json:"name"`
 	Score   float64        `json:"score"`
 	Named   bool           `json:"named,omitempty"`
-	Tokens  int            `json:"tokens"` // of the schema, estimated at four bytes a token
+	Tokens  int            `json:"tokens"` // of the schema, by the tokenizer
 	Why     []searchReason `json:"why"`
 	Summary string         `json:"description"`
 }
@@ -124,11 +134,7 @@ type searchReason struct {
 	Score float64 `json:"score"`
 }
 
-// estimateTokens is what a schema costs where no tokenizer is chosen: JSON of
-// tool schemas has about four bytes a token.
-func estimateTokens(s string) int { return (len(s) + 3) / 4 }
-
-func search(c *catalog.Catalog, text string, k int) *searchReport {
+func search(c *catalog.Catalog, text string, k int, count *tokenizer.Tokenizer) *searchReport {
 	q := retrieval.Text(text)
 	q.Explain = true
 	r := &searchReport{Query: text, Catalog: c.Name(), Tools: c.Len(), Hits: []searchHit{}}
@@ -136,7 +142,7 @@ func search(c *catalog.Catalog, text string, k int) *searchReport {
 		t := c.Index().Tool(h.Tool)
 		hit := searchHit{
 			Rank: i + 1, Name: t.Name, Score: round3(h.Score), Named: h.Named, Why: []searchReason{},
-			Tokens: estimateTokens(string(t.Raw)), Summary: t.Description,
+			Tokens: count.Count(string(t.Raw)), Summary: t.Description,
 		}
 		for _, why := range h.Why {
 			field := why.Field.String()

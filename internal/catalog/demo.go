@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -652,12 +651,4 @@ func quoteAll(list []string) string {
 		b = appendString(b, s)
 	}
 	return string(append(b, ']'))
-}
-
-func atoi(s string) int {
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		panic("demo catalog: " + err.Error())
-	}
-	return n
 }

@@ -116,11 +116,11 @@ func (t *toy) answer() string {
 	return string(append(t.out, '}'))
 }
 
-// rows is how many records a list has: what was asked for, else mostly a few
-// and one time in five a long page.
+// rows is how many records a list has, at most what was asked for: mostly a
+// few, one time in three a long page.
 func (t *toy) rows() int {
 	n := 2 + t.rnd.below(12)
-	if t.rnd.below(5) == 0 {
+	if t.rnd.below(3) == 0 {
 		n = 50 + t.rnd.below(50)
 	}
 	if lim, ok := t.given["limit"].(json.Number); ok {
@@ -225,7 +225,11 @@ func (t *toy) value(name string) {
 		low, high, _ := strings.Cut(ft.args[0], "..")
 		l, _ := strconv.ParseFloat(low, 64)
 		h, _ := strconv.ParseFloat(high, 64)
-		h = min(h, max(l, 0)+999)
+		most := 999.0 // small enough to look real whatever the field allows
+		if strings.HasSuffix(name, "_count") || name == "quantity" {
+			most = 24
+		}
+		h = min(h, max(l, 0)+most)
 		if ft.kind == "integer" {
 			t.out = strconv.AppendInt(t.out, int64(l)+int64(t.rnd.below(int(h-l)+1)), 10)
 			return
@@ -300,7 +304,7 @@ func (t *toy) named(name string) string {
 	case has("cron"):
 		return fmt.Sprintf("%d %d * * 1-5", t.rnd.below(60), t.rnd.below(24))
 	case has("sku"), has("symbol"), has("number"), has("code"):
-		return strings.ToUpper(t.token(t.word()[:2], 5))
+		return strings.ToUpper(strings.ReplaceAll(t.token(t.word()[:2], 5), "_", "-"))
 	case has("_airport"):
 		return []string{"BER", "OSL", "LIS", "JFK", "NRT", "YYZ"}[t.rnd.below(6)]
 	case has("city"):

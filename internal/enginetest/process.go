@@ -20,10 +20,13 @@ import (
 
 const (
 	// StartTime is how long an engine may take to answer: it needs 45 s of CPU
-	// time, seen as 30 s of wall time on two idle cores and 107 s on busy ones.
-	StartTime = 6 * time.Minute
+	// time, which is 45 to 80 s of wall time on two idle cores, and on busy ones
+	// has been more than six minutes.
+	StartTime = 10 * time.Minute
 	// stopTime is how long it may take to end; SGLang takes 10 s.
 	stopTime = 25 * time.Second
+	// killTime is how long the system may take to end what was killed.
+	killTime = 5 * time.Second
 	// pollTime is the pause between two looks at what only polling shows.
 	pollTime = 200 * time.Millisecond
 )
@@ -206,12 +209,9 @@ func (p *Process) ready(ctx context.Context, e Engine, m Model) error {
 func (p *Process) Stop() {
 	group := -p.cmd.Process.Pid
 	syscall.Kill(group, syscall.SIGTERM)
-	deadline := time.Now().Add(stopTime)
-	for syscall.Kill(group, 0) == nil {
-		if time.Now().After(deadline) {
-			syscall.Kill(group, syscall.SIGKILL)
-		}
-		time.Sleep(pollTime) // processes of a group that are not our children can only be looked at
+	if !gone(group, stopTime) {
+		syscall.Kill(group, syscall.SIGKILL)
+		gone(group, killTime)
 	}
 	<-p.exited
 	if p.guard != nil && p.guard.Process != nil {
@@ -219,6 +219,17 @@ func (p *Process) Stop() {
 		p.alive.Close()
 		p.guard.Wait()
 	}
+}
+
+// gone waits for the end of a process group whose members are mostly not our
+// children, so that looking again and again is the only way.
+func gone(group int, limit time.Duration) bool {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(pollTime) {
+		if syscall.Kill(group, 0) == syscall.ESRCH {
+			return true
+		}
+	}
+	return false
 }
 
 // Tail returns the last n lines of the log.

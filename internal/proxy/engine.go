@@ -16,6 +16,11 @@ import (
 	"github.com/toolsidecar/sidecar/internal/openai"
 )
 
+// engineIdle is how long a connection to the engine is kept unused. uvicorn,
+// which serves vLLM and SGLang, closes idle connections after 5 s; a request
+// sent at that moment would be lost.
+const engineIdle = 3 * time.Second
+
 // newClient returns the client of the engine. It follows no redirects, adds no
 // compression, knows no proxy from the environment and holds no cookies. It
 // repeats a request by itself only where net/http does: on a kept connection
@@ -28,7 +33,7 @@ func newClient(cfg *Config) http.RoundTripper {
 		DisableCompression:     true,
 		MaxIdleConns:           0, // no limit: one engine
 		MaxIdleConnsPerHost:    512,
-		IdleConnTimeout:        60 * time.Second,
+		IdleConnTimeout:        engineIdle,
 		MaxResponseHeaderBytes: 1 << 20,
 		WriteBufferSize:        16 << 10, // a request of a few KB leaves in one write
 		ReadBufferSize:         4 << 10,

@@ -101,7 +101,7 @@ func (x *exchange) reply(status int, h http.Header, body []byte) {
 // last event of the stream. kind counts the failure; "" does not.
 func (x *exchange) fail(kind string, e *openai.Error, extra ...string) {
 	x.kind = kind
-	if x.gone {
+	if x.gone || context.Cause(x.ctx) == errClientGone {
 		return
 	}
 	if x.status == 0 {

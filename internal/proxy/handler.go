@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -18,17 +19,24 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel(nil)
 	defer context.AfterFunc(r.Context(), func() { cancel(errClientGone) })()
 	sink := &writerSink{w: w, rc: http.NewResponseController(w), timeout: h.p.cfg.WriteTimeout}
+	sink.rc.SetReadDeadline(time.Now().Add(h.p.cfg.BodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.p.cfg.MaxBody)))
 	if err != nil {
+		status := 400
 		var tooLong *http.MaxBytesError
 		if errors.As(err, &tooLong) {
-			e := bodyTooLarge(h.p.cfg.MaxBody)
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(e.Status)
-			w.Write(e.Body())
+			status = 413
+		} else if errors.Is(err, os.ErrDeadlineExceeded) {
+			status = 408
 		}
+		e := h.p.adapterError(status)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(e.Status)
+		w.Write(e.Body())
 		return
 	}
+	sink.rc.SetReadDeadline(time.Time{})
 	req := &Request{Method: r.Method, Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery, Header: r.Header, Body: body}
 	h.p.Serve(ctx, req, sink)
 	sink.rc.SetWriteDeadline(time.Time{})

@@ -2,9 +2,7 @@ package proxy
 
 import (
 	"context"
-	"io"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -76,62 +74,9 @@ func start(t testing.TB, adapter string, cfg Config) (*Proxy, string) {
 	return nil, ""
 }
 
-func TestSmoke(t *testing.T) {
-	eng := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		if r.URL.Query().Get("s") != "" {
-			w.Header().Set("Content-Type", "text/event-stream")
-			io.WriteString(w, "data: {\"a\":1}\n\n")
-			w.(http.Flusher).Flush()
-			io.WriteString(w, "data: [DONE]\n\n")
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Write(body)
-	}))
-	defer eng.Close()
+// both runs a test against each adapter.
+func both(t *testing.T, test func(t *testing.T, adapter string)) {
 	for _, a := range adapters {
-		t.Run(a.name, func(t *testing.T) {
-			_, base := start(t, a.name, Config{Engine: eng.URL})
-			tr := &http.Transport{}
-			defer tr.CloseIdleConnections()
-			c := &http.Client{Transport: tr}
-			for _, q := range []string{"", "?s=1", "", "?s=1"} {
-				resp, err := c.Post(base+"/v1/chat/completions"+q, "application/json", http.NoBody)
-				if err != nil {
-					t.Fatal(err)
-				}
-				b, err := io.ReadAll(resp.Body)
-				t.Log(resp.Status, resp.Header, string(b), err)
-				req, _ := http.NewRequest("POST", base+"/v1/chat/completions"+q, stringsReader(`{"x": 1}`))
-				resp, err = c.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				b, err = io.ReadAll(resp.Body)
-				t.Log(resp.Status, resp.Header, string(b), err)
-			}
-			for _, u := range []string{"/healthz", "/readyz", "/v1/models", "/nope"} {
-				resp, err := c.Get(base + u)
-				if err != nil {
-					t.Fatal(err)
-				}
-				b, err := io.ReadAll(resp.Body)
-				t.Log(resp.Status, resp.Header, string(b), err)
-			}
-		})
+		t.Run(a.name, func(t *testing.T) { test(t, a.name) })
 	}
-}
-
-func stringsReader(s string) io.Reader { return io.NopCloser(&stepper{s}) }
-
-type stepper struct{ s string }
-
-func (r *stepper) Read(p []byte) (int, error) {
-	if r.s == "" {
-		return 0, io.EOF
-	}
-	n := copy(p, r.s)
-	r.s = r.s[n:]
-	return n, nil
 }

@@ -67,7 +67,7 @@ func (p *Proxy) relayStream(x *exchange, resp *http.Response, header http.Header
 				// What follows [DONE] has no meaning, its loss neither.
 			case err == io.EOF && !needDone:
 			case err == io.EOF && x.ctx.Err() == nil:
-				x.engineFault(serverError(502, "engine_cut", "The engine's stream ended before [DONE]."))
+				x.engineFault(serverError(502, "engine_cut", "The engine's stream ended before its last event."))
 				return
 			default:
 				x.engineFault(classify(context.Cause(x.ctx), err))

@@ -40,7 +40,7 @@ func badRequest(param, format string, args ...any) *openai.Error {
 func readChat(o *openai.Object) (*chat, error) {
 	c := &chat{object: o, choice: grammar.Choice{Mode: grammar.Auto, Parallel: true}}
 	for _, legacy := range []string{"functions", "function_call"} {
-		if _, ok := o.Get(legacy); ok {
+		if v, ok := o.Get(legacy); ok && v.Kind() != 'n' {
 			return nil, &unstaged{"legacy field " + legacy}
 		}
 	}
@@ -218,7 +218,7 @@ func readMessage(v openai.Value, i int) (prefix.Message, error) {
 			m.Reasoning = s
 		}
 	}
-	if _, ok := o.Get("function_call"); ok {
+	if v, ok := o.Get("function_call"); ok && v.Kind() != 'n' { // openai-python sends null
 		return m, &unstaged{param + " has the legacy field function_call"}
 	}
 	if content, ok := o.Get("content"); ok {

@@ -3,11 +3,13 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
@@ -38,6 +40,7 @@ func NewServer(p *Proxy) *Server {
 		return fasthttp.RequestConfig{ReadTimeout: p.cfg.BodyTimeout}
 	}
 	s.app.Server().CloseOnShutdown = true
+	s.app.Server().MaxIdleWorkerDuration = 2 * time.Second // rather than 10: a burst's goroutines end soon
 	s.app.Use(s.handle)
 	return s
 }
@@ -67,32 +70,37 @@ func (s *Server) Shutdown(ctx context.Context) (cut int, err error) {
 // serverError answers what fiber refuses by itself: a request's head or body
 // that is too long, too slow or no HTTP.
 func (s *Server) serverError(c *fiber.Ctx, err error) error {
-	status, code, message := 400, "bad_request", "The request is not well-formed HTTP/1.1."
+	status := 400
 	var fe *fiber.Error
 	if errors.As(err, &fe) {
 		status = fe.Code
 	}
-	e := &openai.Error{Type: invalidRequest}
-	switch status {
-	case 413:
-		e = bodyTooLarge(s.p.cfg.MaxBody)
-		code, message = e.Code, e.Message
-	case 431:
-		code, message = "headers_too_large", "The request's headers are over the limit of "+strconv.Itoa(s.p.cfg.MaxHeader)+" bytes (--max-header)."
-	case 408:
-		code, message = "request_timeout", "The request did not arrive in time (--header-timeout, --body-timeout)."
-	default:
-		status = 400
-	}
-	e.Status, e.Code, e.Message = status, code, message
-	s.p.metrics.refused.WithLabelValues(code).Inc()
-	s.p.metrics.requests.WithLabelValues("other", strconv.Itoa(status)).Inc()
+	e := s.p.adapterError(status)
 	if conn, ok := c.Context().Conn().(*clientConn); ok {
 		conn.refused.Store(true)
 	}
 	c.Set("Content-Type", "application/json")
 	c.Context().SetConnectionClose()
-	return c.Status(status).Send(e.Body())
+	return c.Status(e.Status).Send(e.Body())
+}
+
+// adapterError is the error for a request that the core has not seen: its head
+// or body is too long (431, 413), too slow (408) or no HTTP (400).
+func (p *Proxy) adapterError(status int) *openai.Error {
+	e := &openai.Error{Status: status, Type: invalidRequest}
+	switch status {
+	case 413:
+		e = bodyTooLarge(p.cfg.MaxBody)
+	case 431:
+		e.Code, e.Message = "headers_too_large", fmt.Sprintf("The request's head is over the limit of %d bytes (--max-header).", p.cfg.MaxHeader)
+	case 408:
+		e.Code, e.Message = "request_timeout", "The request did not arrive in time (--header-timeout, --body-timeout)."
+	default:
+		e.Status, e.Code, e.Message = 400, "bad_request", "The request is not well-formed HTTP/1.1."
+	}
+	p.metrics.refused.WithLabelValues(e.Code).Inc()
+	p.metrics.requests.WithLabelValues("other", strconv.Itoa(e.Status)).Inc()
+	return e
 }
 
 // handle runs the core in a goroutine of its own until status and header are

@@ -117,6 +117,12 @@ func parseFormat(n *node, depth int) (*format, error) {
 		default:
 			return nil, errBadTag
 		}
+		if g := n.get("content"); g.get("type").text() == "grammar" && beginName(f.text) != "" {
+			// Arguments under a grammar are written from the schema that the
+			// prompt shows: of the texts inside the grammar the policy knows one.
+			f.parts = []*format{{kind: "json_schema", schema: &node{kind: 't'}}}
+			break
+		}
 		err = one("content")
 	case "triggered_tags":
 		f.triggers, f.excludes = n.get("triggers").strings(), n.get("excludes").strings()
@@ -309,9 +315,20 @@ type constrained struct {
 	rng   *rand.Rand
 	tools map[string]*tool // shown ones by name
 	b     strings.Builder
+	steps int
 }
 
+// Limits of one answer against formats that repeat without measure; what is cut
+// by them is far longer than an answer can be, or empty.
+const (
+	maxFormatSteps = 100_000
+	maxFormatBytes = 4 << 20
+)
+
 func (c *constrained) write(f *format) {
+	if c.steps++; c.steps > maxFormatSteps || c.b.Len() > maxFormatBytes {
+		return
+	}
 	switch f.kind {
 	case "const_string":
 		c.b.WriteString(f.text)
@@ -337,7 +354,7 @@ func (c *constrained) write(f *format) {
 	case "plus":
 		c.write(f.parts[0])
 	case "repeat":
-		for range f.least {
+		for i := 0; i < f.least && c.steps <= maxFormatSteps; i++ {
 			c.write(f.parts[0])
 		}
 	case "tag":

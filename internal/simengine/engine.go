@@ -56,6 +56,10 @@ type Config struct {
 	Seed uint64
 	// PromptTokensDetails reports cached tokens in usage.
 	PromptTokensDetails bool
+	// Reasoning lets unconstrained answers begin with reasoning between the
+	// family's think tags, unless the prompt closes them. As on a server without
+	// a reasoning parser it is part of the content.
+	Reasoning bool
 	// Latency is how long things take; the zero value is no time at all.
 	Latency Latency
 	// Clock is the time of the latency; nil is WallClock.

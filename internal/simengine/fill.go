@@ -18,6 +18,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
+// longestString is the longest minLength, in characters, that is served.
+const longestString = 1 << 20
+
 // fillAttempts is how many values are tried until one fits the schema.
 const fillAttempts = 24
 
@@ -528,8 +531,13 @@ func (f *filler) array(s *node, name string, depth int) *node {
 	return out
 }
 
-// vary changes a value that stands in a list already; the whole is checked later.
+// vary changes a value that stands in a list already: it has another one drawn
+// at first, then makes one up. The whole is checked later.
 func (f *filler) vary(e *node, again int) *node {
+	f.try = max(f.try, 3) // draws, rather than the first choice
+	if again < 25 {
+		return e
+	}
 	switch e.kind {
 	case '0':
 		if i, err := e.num.Int64(); err == nil {
@@ -540,7 +548,6 @@ func (f *filler) vary(e *node, again int) *node {
 			return stringNode(e.str + strconv.Itoa(again))
 		}
 	}
-	f.try = max(f.try, 3)
 	return e
 }
 
@@ -707,8 +714,18 @@ func (f *filler) str(s *node, name string) *node {
 	if v == "" || f.try > 2 {
 		v = sampleWords[f.rng.IntN(len(sampleWords))]
 	}
-	for utf8.RuneCountInString(v) < least {
-		v += " " + sampleWords[f.rng.IntN(len(sampleWords))]
+	if least > longestString {
+		return nil
+	}
+	if n := utf8.RuneCountInString(v); n < least {
+		var b strings.Builder
+		b.WriteString(v)
+		for n < least {
+			w := sampleWords[f.rng.IntN(len(sampleWords))]
+			b.WriteString(" " + w)
+			n += 1 + len(w)
+		}
+		v = b.String()
 	}
 	if r := []rune(v); len(r) > most {
 		v = string(r[:most])
@@ -872,7 +889,9 @@ func readHints(text string) hints {
 	}
 	h.codes = hintCode.FindAllString(text, 20)
 	for _, m := range hintProper.FindAllStringIndex(text, 40) {
-		if m[0] > 0 && !strings.HasSuffix(strings.TrimRight(text[:m[0]], " \n\t"), ".") { // not the start of a sentence
+		before := strings.TrimRight(text[:m[0]], " \n\t")
+		alone := len(h.all) == m[1]-m[0]
+		if alone || before != "" && !strings.ContainsAny(before[len(before)-1:], ".\"'`") { // neither the start of a sentence nor of a quotation
 			h.proper = append(h.proper, text[m[0]:m[1]])
 		}
 	}

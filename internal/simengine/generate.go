@@ -29,6 +29,11 @@ type nativeTools struct {
 	parallel bool
 }
 
+// forced reports whether a call must be made.
+func (n *nativeTools) forced() bool {
+	return n != nil && (n.choice == "required" || n.choice == "named")
+}
+
 // choice is what one choice will be: the text each token adds, and the end.
 type choice struct {
 	seq    *sequence
@@ -51,6 +56,9 @@ func (e *Engine) plan(g *generation, index int) (*choice, error) {
 		h.Write(b[:])
 	}
 	text := e.compose(g, tr, h.Sum64())
+	if e.cfg.Reasoning && g.constraint == nil && !g.native.forced() && e.family.ThinkOpen != "" && !tr.thought {
+		text = e.family.ThinkOpen + "\n" + tr.think() + "\n" + e.family.ThinkClose + "\n\n" + text
+	}
 	c := &choice{finish: "stop"}
 	ids := e.encodeOutput(text)
 	c.read(e, ids)
@@ -138,7 +146,7 @@ func (e *Engine) compose(g *generation, tr *transcript, seed uint64) string {
 		c.tools[t.name] = t
 	}
 	format := g.constraint
-	if n := g.native; n != nil && (n.choice == "required" || n.choice == "named") {
+	if n := g.native; n.forced() {
 		format = toolChoiceFormat(e.family.CallBegin, e.family.CallEnd(), n.tools, n.named, n.choice == "named" || !n.parallel)
 	}
 	if format != nil {

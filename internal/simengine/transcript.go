@@ -2,6 +2,7 @@ package simengine
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/toolsidecar/sidecar/models/tokenizer"
@@ -15,6 +16,7 @@ type transcript struct {
 	request string   // the last user turn that is not tool results
 	called  []string // names called since then
 	results []string // tool results since then, without those that show tools
+	thought bool     // the prompt ends with closed reasoning
 }
 
 // tool is a tool that the prompt shows, or that a constraint names.
@@ -106,7 +108,14 @@ func readTranscript(t *tokenizer.Tokenizer, f *wire.Family, ids []int32) (*trans
 			}
 		}
 	}
+	last := turns[len(turns)-1]
+	tr.thought = f.ThinkClose != "" && last.role == "assistant" && strings.HasSuffix(strings.TrimRight(last.content, "\n"), f.ThinkClose)
 	return &tr, nil
+}
+
+// think is the reasoning before an answer.
+func (tr *transcript) think() string {
+	return fmt.Sprintf("The user says: %s\nI see %d tools and have called %d.", excerpt(tr.request, 12), len(tr.tools), len(tr.called))
 }
 
 // readTools reads the tools between a line with the opening tag and one with the

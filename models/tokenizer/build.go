@@ -42,6 +42,9 @@ func build(src *source) (*Tokenizer, error) {
 		if id, ok := t.ids[a.Content]; ok {
 			return nil, fmt.Errorf("added token %q has two ids, %d and %d", a.Content, id, a.ID)
 		}
+		if int(a.ID) < t.vocab.size() && len(t.vocab.token(a.ID)) > 0 {
+			return nil, fmt.Errorf("added token %q has id %d, which is that of the ordinary token %q", a.Content, a.ID, t.vocab.token(a.ID))
+		}
 		t.byID[a.ID], t.ids[a.Content] = i, a.ID
 		t.size = max(t.size, int(a.ID)+1)
 	}

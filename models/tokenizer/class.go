@@ -4,10 +4,12 @@ import (
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
-// A class is the set of the character properties that the split patterns ask
-// for.
+// A class is the set of the character properties that the split patterns and
+// the normaliser ask for.
 type class uint8
 
 const (
@@ -18,6 +20,7 @@ const (
 	caseless                   // \p{Lm} or \p{Lo}
 	mark                       // \p{M}
 	number                     // \p{N}
+	unstable                   // may change, or change its neighbours, in normalisation form C
 
 	letter = upper | lower | caseless // \p{L}
 	// The two sets of the o200k pattern, which splits camel case.
@@ -58,7 +61,15 @@ var classes = sync.OnceValue(func() *classTable {
 	}
 	for _, r := range since15 {
 		for c := r.lo; c <= r.hi; c++ {
-			all[c] = r.class
+			all[c] |= r.class
+		}
+	}
+	for _, r := range unstableRanges {
+		for c := r.lo; c <= r.hi; c++ {
+			p := norm.NFC.PropertiesString(string(c))
+			if !p.BoundaryBefore() || p.Decomposition() != nil && !norm.NFC.IsNormalString(string(c)) {
+				all[c] |= unstable
+			}
 		}
 	}
 	all['\r'] |= newline
@@ -82,6 +93,12 @@ var classes = sync.OnceValue(func() *classTable {
 	}
 	return t
 })
+
+// unstableRanges hold every unstable character. They leave out ASCII and the
+// large blocks of ideographs and syllables.
+var unstableRanges = []struct{ lo, hi rune }{
+	{0x80, 0x33ff}, {0xa000, 0xabff}, {0xd7a4, 0xd7ff}, {0xf900, 0x16fff}, {0x1b000, 0x1ffff}, {0x2f800, 0x2faff},
+}
 
 // at is the class of the character that starts at s[i], and its length in
 // bytes. A byte that is not part of valid UTF-8 is a character of its own in no

@@ -98,9 +98,13 @@ func (m *jsonMerges) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// maxID bounds the tables that a file can make us allocate; the largest
-// vocabularies have about 262,000 ids.
-const maxID = 1 << 22
+// maxID and maxToken bound the memory and time that a file can make us spend.
+// The largest vocabularies have about 262,000 ids, the longest tokens of those in
+// the tests 128 bytes.
+const (
+	maxID    = 1 << 22
+	maxToken = 1 << 10 // bytes
+)
 
 // Parse reads a tokenizer.json of Hugging Face tokenizers with a byte-level BPE
 // model.
@@ -119,6 +123,10 @@ func Parse(tokenizerJSON []byte) (*Tokenizer, error) {
 func parseJSON(data []byte) (*source, error) {
 	var f jsonFile
 	if err := json.Unmarshal(data, &f); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			return nil, fmt.Errorf("at byte %d: %w", syntax.Offset, err)
+		}
 		return nil, err
 	}
 	src := &source{wholeFirst: f.Model.IgnoreMerges}
@@ -186,6 +194,9 @@ func (src *source) fill(m *jsonModel, own map[string]bool) error {
 				return fmt.Errorf("model.vocab: token %d, %q, has %q, which the byte-level alphabet doesn't", id, s, r)
 			}
 			src.vocab.bytes = append(src.vocab.bytes, b)
+		}
+		if n := len(src.vocab.bytes) - int(src.vocab.start[id]); n > maxToken {
+			return fmt.Errorf("model.vocab: token %d has %d bytes; the limit is %d", id, n, maxToken)
 		}
 	}
 	src.vocab.start = append(src.vocab.start, uint32(len(src.vocab.bytes)))

@@ -4,8 +4,8 @@ package tokenizer
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -200,6 +200,17 @@ func TestJudgeHuggingFace(t *testing.T) {
 			texts := judged(t, v.n)
 			compare(t, j, tok, v.name, texts)
 			if v.name == "qwen3" {
+				data, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var packed bytes.Buffer
+				if err := Pack(&packed, data, "qwen3"); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(packed.Bytes(), qwen3Pack) {
+					t.Error("qwen3.pack isn't what go generate makes of the file")
+				}
 				for i, text := range texts {
 					if !slices.Equal(Qwen3().Encode(nil, text), tok.Encode(nil, text)) {
 						t.Fatalf("the embedded vocabulary and the file differ on text %d, %.100q", i, text)
@@ -333,7 +344,7 @@ func TestJudgeNFC(t *testing.T) {
 		}
 	}
 	if bad > 0 {
-		t.Error(errors.New("differences:"), bad)
+		t.Errorf("%d of %d texts differ", bad, len(texts))
 	}
 	t.Logf("%d texts", len(texts))
 }

@@ -27,8 +27,8 @@ func (m *merger) merge(dst []int32, p string) []int32 {
 }
 
 func (m *merger) mergeShort(dst []int32, p string) []int32 {
-	var ids [shortPiece]int32
-	var with [shortPiece]merge // of ids[i] and ids[i+1]
+	// Symbol i is ids[i]; ranks[i] and made[i] are its merge with symbol i+1.
+	var ids, ranks, made [shortPiece]int32
 	n := 0
 	prev := byte(0)
 	for i := range len(p) {
@@ -38,30 +38,34 @@ func (m *merger) mergeShort(dst []int32, p string) []int32 {
 		}
 		ids[n] = id
 		if n > 0 {
-			with[n-1] = m.first[int(prev)<<8|int(p[i])]
+			c := m.first[int(prev)<<8|int(p[i])]
+			ranks[n-1], made[n-1] = c.rank, c.id
 		}
 		prev = p[i]
 		n++
 	}
 	for n > 1 {
-		at, best := 0, with[0].rank
-		for i := 1; i < n-1; i++ {
-			if r := with[i].rank; r < best {
-				at, best = i, r
+		at, best := 0, ranks[0]
+		for i, r := range ranks[1 : n-1] {
+			if r < best {
+				at, best = i+1, r
 			}
 		}
 		if best == noRank {
 			break
 		}
-		ids[at] = with[at].id
+		ids[at] = made[at]
 		n--
-		copy(ids[at+1:n], ids[at+2:n+1])
+		for i := at + 1; i < n; i++ {
+			ids[i], ranks[i-1], made[i-1] = ids[i+1], ranks[i], made[i]
+		}
 		if at < n-1 {
-			copy(with[at+1:n-1], with[at+2:n])
-			with[at] = m.pairs.find(ids[at], ids[at+1])
+			c := m.pairs.find(ids[at], ids[at+1])
+			ranks[at], made[at] = c.rank, c.id
 		}
 		if at > 0 {
-			with[at-1] = m.pairs.find(ids[at-1], ids[at])
+			c := m.pairs.find(ids[at-1], ids[at])
+			ranks[at-1], made[at-1] = c.rank, c.id
 		}
 	}
 	return append(dst, ids[:n]...)
@@ -138,6 +142,7 @@ type queue struct {
 	open   map[int32]int32 // rank -> the run that is added to, by index in runs
 	runs   []run
 	cells  []cell
+	free   int32 // list of cells given back, -1 at the end
 
 	lastRank, lastRun int32 // of the last push
 }
@@ -172,14 +177,20 @@ func (h *runHeap) Pop() any {
 }
 
 func newQueue(n int) *queue {
-	return &queue{open: make(map[int32]int32), cells: make([]cell, 0, n), lastRank: -1}
+	return &queue{open: make(map[int32]int32), cells: make([]cell, 0, n), free: -1, lastRank: -1}
 }
 
 func key(rank, pos int32) uint64 { return uint64(rank)<<32 | uint64(uint32(pos)) }
 
 func (q *queue) push(rank, pos int32) {
-	c := int32(len(q.cells))
-	q.cells = append(q.cells, cell{pos, -1})
+	c := q.free
+	if c >= 0 {
+		q.free = q.cells[c].next
+		q.cells[c] = cell{pos, -1}
+	} else {
+		c = int32(len(q.cells))
+		q.cells = append(q.cells, cell{pos, -1})
+	}
 	r, ok := q.lastRun, q.lastRank == rank
 	if !ok {
 		r, ok = q.open[rank]
@@ -207,8 +218,9 @@ func (q *queue) pop() (rank, pos int32, ok bool) {
 		return 0, 0, false
 	}
 	r := &q.runs[q.fronts.run[0]]
-	rank, pos = r.rank, q.cells[r.front].pos
-	r.front = q.cells[r.front].next
+	c := &q.cells[r.front]
+	rank, pos = r.rank, c.pos
+	r.front, q.free, c.next = c.next, r.front, q.free
 	if r.front < 0 {
 		heap.Pop(&q.fronts)
 	} else {

@@ -10,19 +10,28 @@ import (
 // nfc is s in normalisation form C, as Hugging Face tokenizers 0.23 has it: by
 // the tables of Unicode 9. Bytes that aren't valid UTF-8 stay as they are.
 //
-// Package norm only decides whether there is anything to do. (A text that it
-// says is normal is so for Unicode 9 too, which orders and composes less.) Its
-// own result is of a newer Unicode, and has U+034F put in where there are more
-// than 30 marks in a row, as in the Stream-Safe Text Format.
+// Most text has no unstable character and is normal for that reason. Of the rest
+// package norm says whether it is. (A text that it says is normal is so for
+// Unicode 9 too, which orders and composes less.) Its own result would be that of
+// a newer Unicode, with U+034F put in where there are more than 30 marks in a
+// row, as in the Stream-Safe Text Format.
 func nfc(s string) string {
-	i := 0
-	for i < len(s) && s[i] < utf8.RuneSelf {
-		i++
+	t := classes()
+	for i := 0; i < len(s); {
+		if s[i] < utf8.RuneSelf {
+			i++
+			continue
+		}
+		c, w := t.at(s, i)
+		if c&unstable != 0 {
+			if norm.NFC.IsNormalString(s) {
+				return s
+			}
+			return string(composeAll(s))
+		}
+		i += w
 	}
-	if i == len(s) || norm.NFC.IsNormalString(s) {
-		return s
-	}
-	return string(composeAll(s))
+	return s
 }
 
 // composeAll is nfc by the book (UAX 15): decompose, order the marks between

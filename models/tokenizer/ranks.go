@@ -90,8 +90,8 @@ func ParseRanks(ranks []byte, cfg RanksConfig) (*Tokenizer, error) {
 		if err != nil || rank < 0 || rank > maxID {
 			return nil, fmt.Errorf("line %d: rank %q is not a number in 0..%d", line, num, maxID)
 		}
-		if len(b) == 0 {
-			return nil, fmt.Errorf("line %d: empty token", line)
+		if len(b) == 0 || len(b) > maxToken {
+			return nil, fmt.Errorf("line %d: token has %d bytes; it must have 1 to %d", line, len(b), maxToken)
 		}
 		if rank >= len(tokens) {
 			tokens = append(tokens, make([][]byte, rank+1-len(tokens))...)

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 )
@@ -80,11 +81,19 @@ func code(tb testing.TB, n int) string {
 	return goText(tb, n, "src/net/http/*.go", "src/go/types/*.go")
 }
 
+var goroot = sync.OnceValue(func() string {
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+})
+
 func goText(tb testing.TB, n int, globs ...string) string {
 	tb.Helper()
 	var b strings.Builder
 	for _, g := range globs {
-		files, err := filepath.Glob(filepath.Join(runtime.GOROOT(), g))
+		files, err := filepath.Glob(filepath.Join(goroot(), g))
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -100,7 +109,7 @@ func goText(tb testing.TB, n int, globs ...string) string {
 		}
 	}
 	if b.Len() == 0 {
-		tb.Skipf("no Go source tree at %s", runtime.GOROOT())
+		tb.Skipf("no Go source tree at %q", goroot())
 	}
 	return cutText(strings.Repeat(b.String(), n/b.Len()+1), n)
 }

@@ -45,14 +45,15 @@ func (t *Tokenizer) ID(spelling string) (int32, bool) {
 // an id at all. An added token that isn't special is not told from an ordinary
 // one here; see IsAdded. The caller must not change b.
 func (t *Tokenizer) Token(id int32) (b []byte, special, ok bool) {
+	if id >= 0 && int(id) < t.vocab.size() {
+		if b := t.vocab.token(id); len(b) > 0 {
+			return b, false, true
+		}
+	}
 	if i, ok := t.byID[id]; ok {
 		return []byte(t.added[i].Content), t.added[i].Special, true
 	}
-	if id < 0 || int(id) >= t.vocab.size() {
-		return nil, false, false
-	}
-	b = t.vocab.token(id)
-	return b, false, len(b) > 0
+	return nil, false, false
 }
 
 // IsAdded reports whether id is special or added, that is, stands for its
@@ -104,15 +105,17 @@ func (e *UnknownIDError) Error() string {
 // *UnknownIDError and returns what precedes it.
 func (t *Tokenizer) Decode(dst []byte, ids []int32) ([]byte, error) {
 	for i, id := range ids {
-		if a, ok := t.byID[id]; ok {
-			dst = append(dst, t.added[a].Content...)
-			continue
+		if id >= 0 && int(id) < t.vocab.size() {
+			if b := t.vocab.token(id); len(b) > 0 {
+				dst = append(dst, b...)
+				continue
+			}
 		}
-		b, _, ok := t.Token(id)
+		a, ok := t.byID[id]
 		if !ok {
 			return dst, &UnknownIDError{ID: id, Index: i, Size: t.size}
 		}
-		dst = append(dst, b...)
+		dst = append(dst, t.added[a].Content...)
 	}
 	return dst, nil
 }
