@@ -40,6 +40,7 @@ type scripted struct {
 	perTurn int // tokens that tools add for each message on top; no template does
 	noCount bool
 	models  string
+	tools   int // expected; 0 for few
 
 	mu       sync.Mutex
 	at       int
@@ -88,7 +89,7 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case body.Prompt != nil:
 			n = len(*body.Prompt) / 4
 		case len(body.Tools) > 0:
-			if len(body.Tools) != 3200 {
+			if len(body.Tools) != s.tools {
 				s.t.Errorf("/tokenize with %d tools", len(body.Tools))
 			}
 			n += s.toolsIn + s.perTurn*len(body.Messages)
@@ -180,7 +181,24 @@ func record(shown, tokens, expected int, found ...demoFound) demoRecord {
 		Timing: []demoStage{{"read", 0.021}, {"prefix", 0.034}, {"retrieval", 1.38}, {"grammar", 0.4}, {"layout", 0.052}}}
 }
 
-// goodScript answers the first two tasks of the demo.
+var scriptTasks = []catalog.Task{
+	{Name: "refund and tell", Turns: []catalog.Turn{
+		{Say: "Order ord_5512kk arrived broken. Give the customer her money back for order ord_5512kk, 49.90 euros.", Need: []string{"orders__refund_order"}},
+		{Say: "Now write her an e-mail at ana@mail.example that the refund is on its way.", Need: []string{"email__send_message"}},
+	}},
+	{Name: "noisy service", Turns: []catalog.Turn{
+		{Say: "Checkout is down for many users. Open an incident with critical severity for the checkout service.", Need: []string{"incidents__create_incident"}},
+		{Say: "Roll the checkout deployment back to the version before, 2.3.9.", Need: []string{"kubernetes__rollback_deployment"}},
+		{Say: "It's urgent: put a note on the status page that we are working on it, then publish it.", Need: []string{"incidents__create_status_page_update", "incidents__publish_status_page_update"}},
+	}},
+}
+
+// sameAnswer is a handler for golden outputs.
+func sameAnswer(name string, _ json.RawMessage) (string, error) {
+	return `{"answer_of":"` + name + `","state":"done","note":"the same words each time, long enough to be cut on every terminal that people have"}`, nil
+}
+
+// goodScript answers scriptTasks.
 func goodScript() []step {
 	refund := demoFound{"orders__refund_order", 14.21, 187, "name and description: refund, order"}
 	return []step{
@@ -234,6 +252,11 @@ func newScripted(t *testing.T, s *scripted, f demoFlags, out io.Writer) *demo {
 		t.Fatal(err)
 	}
 	d := f.demo(calc, "http://sidecar.test", "http://engine.test/v1/", out)
+	if s.tools == 0 {
+		s.tools = 40
+	}
+	d.tools = d.tools[:s.tools]
+	d.tasks = scriptTasks[:f.tasks]
 	d.agent.client = &http.Client{Transport: tr}
 	tick := time.Time{}
 	d.agent.now = func() time.Time { tick = tick.Add(7 * time.Millisecond); return tick }
@@ -274,13 +297,13 @@ func TestDemoOutput(t *testing.T) {
 		flags   demoFlags
 		script  func() *scripted
 	}{
-		{"plain.golden", 80, demoFlags{tasks: 2}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000} }},
-		{"wide.golden", 200, demoFlags{tasks: 2}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000} }},
-		{"narrow.golden", 44, demoFlags{tasks: 2}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000} }},
-		{"json.golden", 80, demoFlags{tasks: 2, json: true}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000} }},
+		{"plain.golden", 80, demoFlags{tasks: 2}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000, tools: 3200} }},
+		{"wide.golden", 200, demoFlags{tasks: 2}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000, tools: 3200} }},
+		{"narrow.golden", 44, demoFlags{tasks: 2}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000, tools: 3200} }},
+		{"json.golden", 80, demoFlags{tasks: 2, json: true}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000, tools: 3200} }},
 		{"sparse.golden", 80, demoFlags{tasks: 2, engine: "http://engine.test/v1", card: "deepseek-v3.2"}, func() *scripted {
 			// The engine reports no cached tokens and its template knows no tools.
-			s := &scripted{steps: goodScript()}
+			s := &scripted{steps: goodScript(), tools: 3200}
 			for i := range s.steps {
 				for _, n := range []string{"0", "1360", "1712", "16", "992", "1024"} {
 					s.steps[i].body = strings.ReplaceAll(s.steps[i].body, `,"prompt_tokens_details":{"cached_tokens":`+n+`}`, "")
@@ -294,6 +317,7 @@ func TestDemoOutput(t *testing.T) {
 			var out bytes.Buffer
 			s := c.script()
 			d := newScripted(t, s, c.flags, &out)
+			d.agent.call = sameAnswer
 			if err := d.run(t.Context(), &out); err != nil {
 				t.Error(err)
 			}
@@ -424,7 +448,9 @@ func TestDemoFailureShown(t *testing.T) {
 	steps[1] = step{mode: "owned", status: 500, body: `{"error":{"message":"the engine closed the stream inside a call to orders__refund_order, 12 tokens into it"}}`}
 	s := &scripted{steps: append(steps[:2:2], steps[3:]...), toolsIn: 412_000}
 	var out bytes.Buffer
-	err := newScripted(t, s, demoFlags{tasks: 2}, &out).run(t.Context(), &out)
+	d := newScripted(t, s, demoFlags{tasks: 2}, &out)
+	d.agent.call = sameAnswer
+	err := d.run(t.Context(), &out)
 	if err == nil || err.Error() != "demo: 1 of 5 turns failed" {
 		t.Errorf("error %v", err)
 	}
@@ -615,7 +641,7 @@ func TestBaseline(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %d tokens, want %d", c.method, got, want)
 		}
-		if n := strings.Count(text, `{"type": "function", "function": `); n != 3200 || !strings.HasSuffix(text, "<|im_start|>assistant\n") {
+		if n := strings.Count(text, `{"type": "function", "function": `); n != c.s.tools || !strings.HasSuffix(text, "<|im_start|>assistant\n") {
 			t.Errorf("rendering has %d tools and ends %q", n, text[len(text)-40:])
 		}
 	}
@@ -669,7 +695,7 @@ func TestDemoLocal(t *testing.T) {
 	noLeaks(t, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 	var out bytes.Buffer
-	f := demoFlags{catalog: "demo", tasks: 2, maxTokens: 512, timeout: time.Minute, gpu: "H100-SXM-80GB", card: "Qwen3-8B", json: true}
+	f := demoFlags{catalog: "demo", tasks: 1, maxTokens: 512, timeout: time.Minute, gpu: "H100-SXM-80GB", card: "Qwen3-8B", json: true}
 	if err := f.run(t.Context(), &out, io.Discard, startLocal); err != nil {
 		t.Fatal(err)
 	}
@@ -677,7 +703,7 @@ func TestDemoLocal(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		t.Fatal(err)
 	}
-	if !r.Engine.Simulated || r.Baseline != byTemplate || r.Catalog.Tools != 3200 || len(r.Turns) < 5 || r.Summary.Calls == 0 || r.Estimate.All == nil {
+	if !r.Engine.Simulated || r.Baseline != byTemplate || r.Catalog.Tools != 3200 || len(r.Turns) < 3 || r.Summary.Calls == 0 || r.Estimate.All == nil {
 		t.Errorf("report %+v", r)
 	}
 	hermes := &baseline{method: byVocabulary}
