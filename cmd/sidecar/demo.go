@@ -295,6 +295,9 @@ func (d *demo) run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
+	if d.view.err != nil {
+		return fmt.Errorf("demo: writing: %w", d.view.err)
+	}
 	if r.Summary.Failed > 0 {
 		return &failedTurnsError{r.Summary.Failed, r.Summary.Turns}
 	}
@@ -315,9 +318,7 @@ func (d *demo) task(ctx context.Context, number int, task catalog.Task) error {
 			n++
 			t := demoTurn{Task: number, Turn: n, User: user, Need: need}
 			user, need = "", nil
-			d.view.begin(fmt.Sprintf("turn %d.%d", number, n))
 			more, err := d.turn(ctx, messages, &t)
-			d.view.end()
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -351,7 +352,9 @@ func (d *demo) task(ctx context.Context, number int, task catalog.Task) error {
 
 // turn asks once, counts what all tools would have been, and runs the calls.
 func (d *demo) turn(ctx context.Context, messages []demoMessage, t *demoTurn) ([]demoMessage, error) {
+	d.view.begin(fmt.Sprintf("turn %d.%d", t.Task, t.Turn))
 	calls, err := d.agent.turn(ctx, messages, t, d.view.progress)
+	d.view.end()
 	if err != nil {
 		return nil, err
 	}
@@ -361,9 +364,11 @@ func (d *demo) turn(ctx context.Context, messages []demoMessage, t *demoTurn) ([
 	case t.Mode != "owned":
 		return nil, fmt.Errorf("the sidecar passed the request through without tools: %s", t.Reason)
 	}
-	if n, err := d.base.count(ctx, messages, len(messages) == 1); err == nil {
+	d.view.begin("counting the prompt with all tools")
+	if n, err := d.base.count(ctx, messages, t.Task == 1 && t.Turn == 2); err == nil {
 		t.AllTools = &n
 	}
+	d.view.end()
 	return d.agent.run(t, calls)
 }
 

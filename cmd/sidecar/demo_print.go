@@ -20,6 +20,7 @@ type demoView struct {
 	since  time.Time
 	tail   string // end of what the engine is writing
 	drawn  bool   // the line of doing is on the screen
+	err    error  // the first of writing
 	cancel chan struct{}
 	done   chan struct{}
 }
@@ -35,12 +36,18 @@ func (v *demoView) line(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.erase()
-	fmt.Fprintf(v.t.w, format+"\n", args...)
+	v.print(format+"\n", args...)
+}
+
+func (v *demoView) print(format string, args ...any) {
+	if _, err := fmt.Fprintf(v.t.w, format, args...); err != nil && v.err == nil {
+		v.err = err
+	}
 }
 
 func (v *demoView) erase() {
 	if v.drawn {
-		fmt.Fprint(v.t.w, "\r\x1b[K")
+		v.print("\r\x1b[K")
 		v.drawn = false
 	}
 }
@@ -82,7 +89,7 @@ func (v *demoView) draw() {
 		}
 		head += " · " + string(r)
 	}
-	fmt.Fprint(v.t.w, "\r\x1b[K"+v.t.paint(faint, cut(head, v.t.width-1)))
+	v.print("\r\x1b[K%s", v.t.paint(faint, cut(head, v.t.width-1)))
 	v.drawn = true
 }
 

@@ -565,6 +565,25 @@ func TestDemoLive(t *testing.T) {
 	}
 }
 
+type fullDisk struct{ room int }
+
+func (w *fullDisk) Write(p []byte) (int, error) {
+	if w.room -= len(p); w.room < 0 {
+		return 0, errors.New("no space left on device")
+	}
+	return len(p), nil
+}
+
+func TestDemoCannotWrite(t *testing.T) {
+	for _, f := range []demoFlags{{tasks: 1}, {tasks: 1, json: true}} {
+		w := &fullDisk{room: 1000}
+		s := &scripted{steps: goodScript()[:3], toolsIn: 1000}
+		if err := newScripted(t, s, f, w).run(t.Context(), w); err == nil || !strings.Contains(err.Error(), "no space left on device") {
+			t.Errorf("json %v: error %v", f.json, err)
+		}
+	}
+}
+
 func TestTerminal(t *testing.T) {
 	env := func(kv ...string) func(string) string {
 		return func(k string) string {
