@@ -434,7 +434,7 @@ func (d *demo) commands() []string {
 	var out []string
 	if d.report.Engine.Simulated {
 		engine = "http://127.0.0.1:8000"
-		out = append(out, "sidecar engine --listen 127.0.0.1:8000")
+		out = append(out, "sidecar engine --listen 127.0.0.1:8000 --enable-prompt-tokens-details")
 	}
 	out = append(out, fmt.Sprintf("sidecar serve --listen %s --engine %s --catalog %s", listen, shellWord(engine), shellWord(d.report.Catalog.Name)))
 	text := "What can you do?"

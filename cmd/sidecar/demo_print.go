@@ -425,7 +425,7 @@ func (v *demoView) summary(d *demoReport) {
 		v.field("", fmt.Sprintf("all tools: more than the engine's context of %s tokens; such a prompt would be refused", thousands(n)))
 	}
 	if s.CachedTokens == nil {
-		v.field("", "cached: the engine does not report it (vLLM: --enable-prompt-tokens-details)")
+		v.field("", "cached: the engine does not report it (vLLM and sidecar engine: --enable-prompt-tokens-details)")
 	}
 	if s.Needed > 0 {
 		v.field("", fmt.Sprintf("tools: %d of the %d that the tasks need were found at the user's message", s.NeededFound, s.Needed))
