@@ -37,7 +37,6 @@ var rules = []struct {
 	{"bench/...", []string{"bench/...", "internal/...", "retrieval", "grammar", "prefix", "tokenbudget", "models/..."}},
 	{"internal/enginetest/...", []string{"..."}},
 	{"internal/importtest", nil},
-	{"internal/depspin", nil},
 }
 
 func TestImports(t *testing.T) {

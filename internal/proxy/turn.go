@@ -157,7 +157,7 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) (refusal stri
 	defer func() { x.clock.Stop() }()
 	x.p.metrics.streams.Inc()
 	defer x.p.metrics.streams.Dec()
-	r := &reply{
+	r := &generation{
 		family: t.info.Family,
 		tools:  t.offered,
 		none:   t.choice.Mode == grammar.None,
@@ -254,7 +254,7 @@ func milliseconds(d time.Duration) float64 { return float64(d) / 1e6 }
 
 // settle puts the outcome into the record and, when the engine finished the
 // turn, into the ledger. A cut turn is an open branch and is not recorded.
-func (t *turn) settle(r *reply, whole bool) {
+func (t *turn) settle(r *generation, whole bool) {
 	if r.usage != nil {
 		t.record.Reported = reported(r.usage)
 	}

@@ -31,13 +31,13 @@ var replySchemas = map[string]string{
 	"noop": `{}`,
 }
 
-func newReply(t interface{ Fatal(...any) }) *reply {
+func newGeneration(t interface{ Fatal(...any) }) *generation {
 	f, err := wire.ByName("hermes")
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := 0
-	return &reply{family: f, tools: offered(t, replySchemas), newID: func() string { n++; return fmt.Sprintf("call_%d", n) }}
+	return &generation{family: f, tools: offered(t, replySchemas), newID: func() string { n++; return fmt.Sprintf("call_%d", n) }}
 }
 
 // engineChunks writes pieces of text as an engine streams them.
@@ -110,7 +110,7 @@ func (s *seen) take(t interface{ Fatal(...any) }, chunk []byte) {
 	}
 }
 
-func play(t interface{ Fatal(...any) }, r *reply, chunks []string) (seen, error) {
+func play(t interface{ Fatal(...any) }, r *generation, chunks []string) (seen, error) {
 	var s seen
 	for _, c := range chunks {
 		out, err := r.chunk([]byte(c), true)
@@ -155,7 +155,7 @@ func TestReply(t *testing.T) {
 					n := rapid.IntRange(1, len(rest)).Draw(t, "cut")
 					pieces, rest = append(pieces, rest[:n]), rest[n:]
 				}
-				r := newReply(t)
+				r := newGeneration(t)
 				got, err := play(t, r, engineChunks(pieces, tt.finish))
 				if tt.wantErr != "" {
 					var m *misfit
@@ -243,11 +243,11 @@ func TestReplyUpstreamFaults(t *testing.T) {
 		{"calls without tools", `{"id":"c1","choices":[{"index":0,"delta":{"tool_calls":[{"index":0}]}}]}`, "although it was sent no tools"},
 		{"choice out of range", `{"id":"c1","choices":[{"index":1000,"delta":{}}]}`, "choice 1000"},
 	} {
-		if _, err := newReply(t).chunk([]byte(tt.chunk), true); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := newGeneration(t).chunk([]byte(tt.chunk), true); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
-	r := newReply(t)
+	r := newGeneration(t)
 	if _, err := play(t, r, engineChunks([]string{"x"}, "stop")); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestReplyUpstreamFaults(t *testing.T) {
 
 // TestReplyNone: under tool_choice none, text that looks like a call is text.
 func TestReplyNone(t *testing.T) {
-	r := newReply(t)
+	r := newGeneration(t)
 	r.none = true
 	text := "<tool_call>\n{\"name\": \"rm\"}"
 	got, err := play(t, r, engineChunks([]string{text}, "stop"))

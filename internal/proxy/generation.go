@@ -14,10 +14,10 @@ import (
 	"github.com/toolsidecar/sidecar/prefix"
 )
 
-// reply turns the engine's stream of text into OpenAI deltas: the family's
+// generation turns the engine's stream of text into OpenAI deltas: the family's
 // parser finds the calls, each call is checked as its bytes arrive, and nothing
 // is handed on that is not a prefix of a valid call.
-type reply struct {
+type generation struct {
 	family *wire.Family
 	tools  map[string]*grammar.Checked // callable by name; nil arguments check when the value is nil
 	limits openai.Limits
@@ -42,11 +42,11 @@ type choice struct {
 	thought   strings.Builder // reasoning that the parser found in the text
 	reasoning strings.Builder // reasoning that the engine split off
 	logprobs  [][]byte        // elements of logprobs.content
-	calls     []*call
+	calls     []*toolCall
 	finish    string
 }
 
-type call struct {
+type toolCall struct {
 	id, name  string
 	arguments strings.Builder
 	syntax    grammar.Stream
@@ -75,7 +75,7 @@ func (m *misfit) Error() string { return m.message }
 func (m *misfit) Unwrap() error { return m.detail }
 
 // choiceAt returns the state of choice i. OpenAI allows n ≤ 128.
-func (r *reply) choiceAt(i int) (*choice, error) {
+func (r *generation) choiceAt(i int) (*choice, error) {
 	for _, c := range r.choices {
 		if c.index == i {
 			return c, nil
@@ -94,7 +94,7 @@ func (r *reply) choiceAt(i int) (*choice, error) {
 }
 
 // feed takes the text of one upstream delta.
-func (r *reply) feed(c *choice, text string) ([]delta, error) {
+func (r *generation) feed(c *choice, text string) ([]delta, error) {
 	if r.size += len(text); r.size > maxReplyBytes {
 		return nil, fmt.Errorf("the reply is larger than %d bytes", maxReplyBytes)
 	}
@@ -106,7 +106,7 @@ func (r *reply) feed(c *choice, text string) ([]delta, error) {
 }
 
 // close ends choice c with the engine's finish reason and gives the client's.
-func (r *reply) close(c *choice, reason string) ([]delta, error) {
+func (r *generation) close(c *choice, reason string) ([]delta, error) {
 	if c.parser == nil {
 		c.finish = reason
 		return nil, nil
@@ -125,7 +125,7 @@ func (r *reply) close(c *choice, reason string) ([]delta, error) {
 	return out, nil
 }
 
-func (r *reply) take(c *choice, events []wire.Event) ([]delta, error) {
+func (r *generation) take(c *choice, events []wire.Event) ([]delta, error) {
 	var out []delta
 	for _, e := range events {
 		switch e.Kind {
@@ -139,7 +139,7 @@ func (r *reply) take(c *choice, events []wire.Event) ([]delta, error) {
 			if _, ok := r.tools[e.Name]; !ok {
 				return out, &misfit{message: fmt.Sprintf("the model called %q, which it was not offered", e.Name)}
 			}
-			k := &call{id: r.newID(), name: e.Name}
+			k := &toolCall{id: r.newID(), name: e.Name}
 			c.calls = append(c.calls, k)
 			out = append(out, delta{isCall: true, call: len(c.calls) - 1, id: k.id, name: k.name})
 		case wire.Arguments:
@@ -174,7 +174,7 @@ func (e *upstreamEvent) Error() string { return "the engine reported an error: "
 
 // chunk takes one event of the engine's stream and returns the chunks for the
 // client, each a whole JSON object. The chunks before an error are still good.
-func (r *reply) chunk(data []byte, includeUsage bool) ([][]byte, error) {
+func (r *generation) chunk(data []byte, includeUsage bool) ([][]byte, error) {
 	o, err := openai.Scan(data, r.limits)
 	if err != nil {
 		return nil, fmt.Errorf("the engine's stream is not JSON: %w", err)
@@ -211,7 +211,7 @@ func (r *reply) chunk(data []byte, includeUsage bool) ([][]byte, error) {
 // choiceChunk handles one choice of a chunk. The engine's own members of the
 // choice and of its delta survive; content is replaced by what the parser made
 // of it.
-func (r *reply) choiceChunk(head *openai.Object, v openai.Value) ([][]byte, error) {
+func (r *generation) choiceChunk(head *openai.Object, v openai.Value) ([][]byte, error) {
 	co, ok := openai.ObjectOf(v)
 	if !ok {
 		return nil, errors.New("the engine sent a choice that is no object")
@@ -271,7 +271,7 @@ func (r *reply) choiceChunk(head *openai.Object, v openai.Value) ([][]byte, erro
 
 // encode writes the deltas into copies of the engine's chunk. Members of the
 // engine's choice, such as logprobs, go with the first chunk only.
-func (r *reply) encode(head, co, do *openai.Object, hadContent bool, deltas []delta, finish string, finished bool) [][]byte {
+func (r *generation) encode(head, co, do *openai.Object, hadContent bool, deltas []delta, finish string, finished bool) [][]byte {
 	var out [][]byte
 	emit := func(deltaJSON []byte, last bool) {
 		co.Set("delta", deltaJSON)
@@ -344,17 +344,17 @@ func (d *delta) callJSON() []byte {
 }
 
 // finished says whether every choice has its finish reason.
-func (r *reply) finished() bool {
+func (r *generation) finished() bool {
 	return len(r.choices) > 0 && !slices.ContainsFunc(r.choices, func(c *choice) bool { return c.finish == "" })
 }
 
 // completion is the whole reply for a client that does not stream.
-func (r *reply) completion() []byte {
+func (r *generation) completion() []byte {
 	type function struct {
 		Name      string `json:"name"`
 		Arguments string `json:"arguments"`
 	}
-	type toolCall struct {
+	type wireCall struct {
 		ID       string   `json:"id"`
 		Type     string   `json:"type"`
 		Function function `json:"function"`
@@ -363,7 +363,7 @@ func (r *reply) completion() []byte {
 		Role      string     `json:"role"`
 		Content   *string    `json:"content"`
 		Reasoning string     `json:"reasoning_content,omitempty"`
-		ToolCalls []toolCall `json:"tool_calls,omitempty"`
+		ToolCalls []wireCall `json:"tool_calls,omitempty"`
 	}
 	type wholeChoice struct {
 		Index        int     `json:"index"`
@@ -378,7 +378,7 @@ func (r *reply) completion() []byte {
 			m.Content = &s
 		}
 		for _, k := range c.calls {
-			m.ToolCalls = append(m.ToolCalls, toolCall{k.id, "function", function{k.name, k.arguments.String()}})
+			m.ToolCalls = append(m.ToolCalls, wireCall{k.id, "function", function{k.name, k.arguments.String()}})
 		}
 		choices[i] = wholeChoice{Index: c.index, Message: m, FinishReason: c.finish}
 		if c.logprobs != nil {
