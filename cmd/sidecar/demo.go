@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -49,7 +50,14 @@ the commands to do it by hand follow. The exit status is 1 when a turn failed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return f.run(ctx, cmd.OutOrStdout(), start)
+			log := &tailLog{}
+			err := f.run(ctx, cmd.OutOrStdout(), log, start)
+			if err != nil {
+				for _, l := range log.lines() {
+					fmt.Fprintln(cmd.ErrOrStderr(), "log:", l)
+				}
+			}
+			return err
 		},
 	}
 	fs := cmd.Flags()
@@ -136,12 +144,12 @@ func (e *failedTurnsError) Error() string {
 // in front of it, both inside this process.
 type startFunc func(ctx context.Context, cfg localConfig) (baseURL, engineURL string, stop func(), err error)
 
-func (f *demoFlags) run(ctx context.Context, out io.Writer, start startFunc) error {
+func (f *demoFlags) run(ctx context.Context, out, log io.Writer, start startFunc) error {
 	calc, err := f.check()
 	if err != nil {
 		return err
 	}
-	base, engine, stop, err := start(ctx, localConfig{Engine: f.engine, Catalog: []string{f.catalog}, Log: io.Discard})
+	base, engine, stop, err := start(ctx, localConfig{Engine: engineBase(f.engine), Catalog: []string{f.catalog}, Log: log})
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
@@ -149,12 +157,47 @@ func (f *demoFlags) run(ctx context.Context, out io.Writer, start startFunc) err
 	return f.demo(calc, base, engine, out).run(ctx, out)
 }
 
+// engineBase is an engine's URL without the /v1 that OpenAI clients want.
+func engineBase(u string) string {
+	return strings.TrimSuffix(strings.TrimRight(u, "/"), "/v1")
+}
+
+// tailLog keeps the end of what is written to it.
+type tailLog struct {
+	mu   sync.Mutex
+	tail []byte // guarded by mu
+}
+
+const tailLogBytes = 4 << 10
+
+func (l *tailLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tail = append(l.tail, p...)
+	if over := len(l.tail) - tailLogBytes; over > 0 {
+		l.tail = append(l.tail[:0], l.tail[over:]...)
+	}
+	return len(p), nil
+}
+
+// lines returns the whole lines that were kept, fit for a terminal.
+func (l *tailLog) lines() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	for line := range strings.Lines(string(l.tail)) {
+		out = append(out, plain(line))
+	}
+	return out
+}
+
 // demo puts together one run against a sidecar and its engine.
 func (f *demoFlags) demo(calc *cost.Calculator, base, engine string, out io.Writer) *demo {
+	client := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	d := &demo{
 		flags: f,
 		calc:  calc,
-		agent: &agent{client: &http.Client{}, base: strings.TrimRight(base, "/"), maxTokens: f.maxTokens, timeout: f.timeout, now: time.Now, call: callToy},
+		agent: &agent{client: client, base: strings.TrimRight(base, "/"), maxTokens: f.maxTokens, timeout: f.timeout, now: time.Now, call: callToy},
 		tasks: demoTasks(f.tasks),
 		view:  &demoView{t: newTerminal(out, f.noColour, os.Getenv)},
 	}
@@ -208,12 +251,13 @@ type demo struct {
 }
 
 func (d *demo) run(ctx context.Context, out io.Writer) error {
+	defer d.agent.client.CloseIdleConnections()
 	r := &d.report
 	r.Catalog.Tools = len(d.tools)
-	r.Engine.URL = strings.TrimSuffix(strings.TrimRight(r.Engine.URL, "/"), "/v1")
+	r.Engine.URL = engineBase(r.Engine.URL)
 	var err error
 	d.view.begin("asking the engine")
-	r.Engine.Model, r.Engine.Context, err = d.agent.firstModel(ctx)
+	r.Engine.Model, r.Engine.Context, err = firstModel(ctx, d.agent.client, r.Engine.URL)
 	if err == nil {
 		d.agent.model = r.Engine.Model
 		d.base, err = newBaseline(ctx, d.agent.client, r.Engine.URL, r.Engine.Model, d.tools)
@@ -251,6 +295,9 @@ func (d *demo) run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
+	if d.view.err != nil {
+		return fmt.Errorf("demo: writing: %w", d.view.err)
+	}
 	if r.Summary.Failed > 0 {
 		return &failedTurnsError{r.Summary.Failed, r.Summary.Turns}
 	}
@@ -271,9 +318,7 @@ func (d *demo) task(ctx context.Context, number int, task catalog.Task) error {
 			n++
 			t := demoTurn{Task: number, Turn: n, User: user, Need: need}
 			user, need = "", nil
-			d.view.begin(fmt.Sprintf("turn %d.%d", number, n))
 			more, err := d.turn(ctx, messages, &t)
-			d.view.end()
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -307,7 +352,9 @@ func (d *demo) task(ctx context.Context, number int, task catalog.Task) error {
 
 // turn asks once, counts what all tools would have been, and runs the calls.
 func (d *demo) turn(ctx context.Context, messages []demoMessage, t *demoTurn) ([]demoMessage, error) {
+	d.view.begin(fmt.Sprintf("turn %d.%d", t.Task, t.Turn))
 	calls, err := d.agent.turn(ctx, messages, t, d.view.progress)
+	d.view.end()
 	if err != nil {
 		return nil, err
 	}
@@ -317,9 +364,11 @@ func (d *demo) turn(ctx context.Context, messages []demoMessage, t *demoTurn) ([
 	case t.Mode != "owned":
 		return nil, fmt.Errorf("the sidecar passed the request through without tools: %s", t.Reason)
 	}
-	if n, err := d.base.count(ctx, messages); err == nil {
+	d.view.begin("counting the prompt with all tools")
+	if n, err := d.base.count(ctx, messages, t.Task == 1 && t.Turn == 2); err == nil {
 		t.AllTools = &n
 	}
+	d.view.end()
 	return d.agent.run(t, calls)
 }
 
@@ -385,7 +434,7 @@ func (d *demo) commands() []string {
 	var out []string
 	if d.report.Engine.Simulated {
 		engine = "http://127.0.0.1:8000"
-		out = append(out, "sidecar engine --listen 127.0.0.1:8000")
+		out = append(out, "sidecar engine --listen 127.0.0.1:8000 --enable-prompt-tokens-details")
 	}
 	out = append(out, fmt.Sprintf("sidecar serve --listen %s --engine %s --catalog %s", listen, shellWord(engine), shellWord(d.report.Catalog.Name)))
 	text := "What can you do?"

@@ -194,9 +194,9 @@ func doJSON(client *http.Client, req *http.Request, what string, v any) error {
 // refusal reads the error object of an answer, else the start of its text.
 func refusal(resp *http.Response) error {
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxDemoRefusal)) // what came is enough
-	e := &statusError{status: resp.StatusCode, message: errorMessage(raw)}
+	e := &statusError{status: resp.StatusCode, message: plain(errorMessage(raw))}
 	if e.message == "" {
-		e.message = strings.TrimSpace(string(raw[:min(len(raw), 200)]))
+		e.message = cut(plain(string(raw)), 200)
 	}
 	if e.message == "" {
 		e.message = http.StatusText(resp.StatusCode)
@@ -217,19 +217,20 @@ func errorMessage(raw []byte) string {
 	return body.Error.Message
 }
 
-// firstModel asks the sidecar for the model to use.
-func (a *agent) firstModel(ctx context.Context) (id string, contextLen int, err error) {
+// firstModel asks the engine for the model to use and its context in tokens, 0
+// when the engine does not tell.
+func firstModel(ctx context.Context, client *http.Client, engine string) (id string, contextLen int, err error) {
 	var list struct {
 		Data []struct {
 			ID          string `json:"id"`
 			MaxModelLen int    `json:"max_model_len"`
 		} `json:"data"`
 	}
-	if err := getJSON(ctx, a.client, "the sidecar", a.base+"/v1/models", &list); err != nil {
+	if err := getJSON(ctx, client, "the engine", engine+"/v1/models", &list); err != nil {
 		return "", 0, err
 	}
 	if len(list.Data) == 0 {
-		return "", 0, errors.New("the engine lists no model")
+		return "", 0, fmt.Errorf("the engine at %s lists no model", engine)
 	}
 	return list.Data[0].ID, list.Data[0].MaxModelLen, nil
 }

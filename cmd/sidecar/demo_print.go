@@ -11,7 +11,8 @@ import (
 // demoView writes the demo for people, line by line as things happen. On a
 // terminal one more line at the end says what is being waited for.
 type demoView struct {
-	t *terminal
+	t        *terminal
+	fallback string // of the turn before
 
 	// mu guards the fields below and the writer.
 	mu     sync.Mutex
@@ -19,6 +20,7 @@ type demoView struct {
 	since  time.Time
 	tail   string // end of what the engine is writing
 	drawn  bool   // the line of doing is on the screen
+	err    error  // the first of writing
 	cancel chan struct{}
 	done   chan struct{}
 }
@@ -34,12 +36,18 @@ func (v *demoView) line(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.erase()
-	fmt.Fprintf(v.t.w, format+"\n", args...)
+	v.print(format+"\n", args...)
+}
+
+func (v *demoView) print(format string, args ...any) {
+	if _, err := fmt.Fprintf(v.t.w, format, args...); err != nil && v.err == nil {
+		v.err = err
+	}
 }
 
 func (v *demoView) erase() {
 	if v.drawn {
-		fmt.Fprint(v.t.w, "\r\x1b[K")
+		v.print("\r\x1b[K")
 		v.drawn = false
 	}
 }
@@ -81,7 +89,7 @@ func (v *demoView) draw() {
 		}
 		head += " · " + string(r)
 	}
-	fmt.Fprint(v.t.w, "\r\x1b[K"+v.t.paint(faint, cut(head, v.t.width-1)))
+	v.print("\r\x1b[K%s", v.t.paint(faint, cut(head, v.t.width-1)))
 	v.drawn = true
 }
 
@@ -228,9 +236,13 @@ func (v *demoView) turn(t *demoTurn) {
 	if t.Finish == "length" {
 		v.note("answer cut by --max-tokens")
 	}
-	if t.Fallback != "" {
+	switch {
+	case t.Fallback != "" && t.Fallback == v.fallback:
+		v.note("fallback as before")
+	case t.Fallback != "":
 		v.note("fallback: " + t.Fallback)
 	}
+	v.fallback = t.Fallback
 	if t.PromptTokens > 0 {
 		l := "prompt   " + thousands(t.PromptTokens) + " tokens"
 		if t.AllTools != nil {
@@ -293,6 +305,9 @@ func cachedText(t *demoTurn) string {
 	}
 	if t.ExpectedCached != nil {
 		s += ", expected " + thousands(*t.ExpectedCached)
+		if t.Turn == 1 && t.CachedTokens != nil && *t.CachedTokens > *t.ExpectedCached {
+			s += "; an earlier prompt began the same"
+		}
 	}
 	return s
 }
@@ -410,7 +425,7 @@ func (v *demoView) summary(d *demoReport) {
 		v.field("", fmt.Sprintf("all tools: more than the engine's context of %s tokens; such a prompt would be refused", thousands(n)))
 	}
 	if s.CachedTokens == nil {
-		v.field("", "cached: the engine does not report it (vLLM: --enable-prompt-tokens-details)")
+		v.field("", "cached: the engine does not report it (vLLM and sidecar engine: --enable-prompt-tokens-details)")
 	}
 	if s.Needed > 0 {
 		v.field("", fmt.Sprintf("tools: %d of the %d that the tasks need were found at the user's message", s.NeededFound, s.Needed))

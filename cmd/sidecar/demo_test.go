@@ -27,6 +27,7 @@ import (
 	"github.com/toolsidecar/sidecar/models"
 	"github.com/toolsidecar/sidecar/models/cost"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
+	"github.com/toolsidecar/sidecar/models/wire"
 )
 
 var updateDemo = flag.Bool("update-demo", false, "rewrite the golden outputs of the demo")
@@ -36,8 +37,10 @@ type scripted struct {
 	t       *testing.T
 	steps   []step
 	toolsIn int // tokens that tools add to /tokenize with messages; 0: the template leaves them out
+	perTurn int // tokens that tools add for each message on top; no template does
 	noCount bool
 	models  string
+	tools   int // expected; 0 for few
 
 	mu       sync.Mutex
 	at       int
@@ -86,10 +89,10 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case body.Prompt != nil:
 			n = len(*body.Prompt) / 4
 		case len(body.Tools) > 0:
-			if len(body.Tools) != 3200 {
+			if len(body.Tools) != s.tools {
 				s.t.Errorf("/tokenize with %d tools", len(body.Tools))
 			}
-			n += s.toolsIn
+			n += s.toolsIn + s.perTurn*len(body.Messages)
 		}
 		fmt.Fprintf(w, `{"count":%d,"max_model_len":32768,"tokens":[1,2,3]}`, n)
 	case "POST /v1/chat/completions":
@@ -178,7 +181,24 @@ func record(shown, tokens, expected int, found ...demoFound) demoRecord {
 		Timing: []demoStage{{"read", 0.021}, {"prefix", 0.034}, {"retrieval", 1.38}, {"grammar", 0.4}, {"layout", 0.052}}}
 }
 
-// goodScript answers the first two tasks of the demo.
+var scriptTasks = []catalog.Task{
+	{Name: "refund and tell", Turns: []catalog.Turn{
+		{Say: "Order ord_5512kk arrived broken. Give the customer her money back for order ord_5512kk, 49.90 euros.", Need: []string{"orders__refund_order"}},
+		{Say: "Now write her an e-mail at ana@mail.example that the refund is on its way.", Need: []string{"email__send_message"}},
+	}},
+	{Name: "noisy service", Turns: []catalog.Turn{
+		{Say: "Checkout is down for many users. Open an incident with critical severity for the checkout service.", Need: []string{"incidents__create_incident"}},
+		{Say: "Roll the checkout deployment back to the version before, 2.3.9.", Need: []string{"kubernetes__rollback_deployment"}},
+		{Say: "It's urgent: put a note on the status page that we are working on it, then publish it.", Need: []string{"incidents__create_status_page_update", "incidents__publish_status_page_update"}},
+	}},
+}
+
+// sameAnswer is a handler for golden outputs.
+func sameAnswer(name string, _ json.RawMessage) (string, error) {
+	return `{"answer_of":"` + name + `","state":"done","note":"the same words each time, long enough to be cut on every terminal that people have"}`, nil
+}
+
+// goodScript answers scriptTasks.
 func goodScript() []step {
 	refund := demoFound{"orders__refund_order", 14.21, 187, "name and description: refund, order"}
 	return []step{
@@ -232,6 +252,11 @@ func newScripted(t *testing.T, s *scripted, f demoFlags, out io.Writer) *demo {
 		t.Fatal(err)
 	}
 	d := f.demo(calc, "http://sidecar.test", "http://engine.test/v1/", out)
+	if s.tools == 0 {
+		s.tools = 40
+	}
+	d.tools = d.tools[:s.tools]
+	d.tasks = scriptTasks[:f.tasks]
 	d.agent.client = &http.Client{Transport: tr}
 	tick := time.Time{}
 	d.agent.now = func() time.Time { tick = tick.Add(7 * time.Millisecond); return tick }
@@ -239,9 +264,9 @@ func newScripted(t *testing.T, s *scripted, f demoFlags, out io.Writer) *demo {
 }
 
 // noLeaks fails the test if a goroutine is left when its other cleanups are done.
-func noLeaks(t *testing.T) {
-	now := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, now) })
+func noLeaks(t *testing.T, but ...goleak.Option) {
+	but = append(but, goleak.IgnoreCurrent())
+	t.Cleanup(func() { goleak.VerifyNone(t, but...) })
 }
 
 func golden(t *testing.T, name string, got []byte) {
@@ -272,13 +297,13 @@ func TestDemoOutput(t *testing.T) {
 		flags   demoFlags
 		script  func() *scripted
 	}{
-		{"plain.golden", 80, demoFlags{tasks: 2}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000} }},
-		{"wide.golden", 200, demoFlags{tasks: 2}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000} }},
-		{"narrow.golden", 44, demoFlags{tasks: 2}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000} }},
-		{"json.golden", 80, demoFlags{tasks: 2, json: true}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000} }},
+		{"plain.golden", 80, demoFlags{tasks: 2}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000, tools: 3200} }},
+		{"wide.golden", 200, demoFlags{tasks: 2}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000, tools: 3200} }},
+		{"narrow.golden", 44, demoFlags{tasks: 2}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000, tools: 3200} }},
+		{"json.golden", 80, demoFlags{tasks: 2, json: true}, func() *scripted { return &scripted{steps: goodScript(), toolsIn: 412_000, tools: 3200} }},
 		{"sparse.golden", 80, demoFlags{tasks: 2, engine: "http://engine.test/v1", card: "deepseek-v3.2"}, func() *scripted {
 			// The engine reports no cached tokens and its template knows no tools.
-			s := &scripted{steps: goodScript()}
+			s := &scripted{steps: goodScript(), tools: 3200}
 			for i := range s.steps {
 				for _, n := range []string{"0", "1360", "1712", "16", "992", "1024"} {
 					s.steps[i].body = strings.ReplaceAll(s.steps[i].body, `,"prompt_tokens_details":{"cached_tokens":`+n+`}`, "")
@@ -292,6 +317,7 @@ func TestDemoOutput(t *testing.T) {
 			var out bytes.Buffer
 			s := c.script()
 			d := newScripted(t, s, c.flags, &out)
+			d.agent.call = sameAnswer
 			if err := d.run(t.Context(), &out); err != nil {
 				t.Error(err)
 			}
@@ -302,7 +328,7 @@ func TestDemoOutput(t *testing.T) {
 				if strings.ContainsFunc(line, unicode.IsControl) {
 					t.Errorf("line %d has a control character: %q", i+1, line)
 				}
-				if c.flags.json || strings.HasPrefix(line, "  -d ") || strings.HasPrefix(line, "sidecar serve") || strings.HasPrefix(line, "curl") {
+				if c.flags.json || strings.HasPrefix(line, "  -d ") || strings.HasPrefix(line, "sidecar serve") || strings.HasPrefix(line, "sidecar engine") || strings.HasPrefix(line, "curl") {
 					continue // to be copied, never wrapped
 				}
 				if w := textWidth(line); w > c.columns {
@@ -422,7 +448,9 @@ func TestDemoFailureShown(t *testing.T) {
 	steps[1] = step{mode: "owned", status: 500, body: `{"error":{"message":"the engine closed the stream inside a call to orders__refund_order, 12 tokens into it"}}`}
 	s := &scripted{steps: append(steps[:2:2], steps[3:]...), toolsIn: 412_000}
 	var out bytes.Buffer
-	err := newScripted(t, s, demoFlags{tasks: 2}, &out).run(t.Context(), &out)
+	d := newScripted(t, s, demoFlags{tasks: 2}, &out)
+	d.agent.call = sameAnswer
+	err := d.run(t.Context(), &out)
 	if err == nil || err.Error() != "demo: 1 of 5 turns failed" {
 		t.Errorf("error %v", err)
 	}
@@ -438,16 +466,16 @@ func TestDemoUnreachable(t *testing.T) {
 	l.Close()
 	var out bytes.Buffer
 	f := demoFlags{catalog: "demo", tasks: 1, maxTokens: 10, timeout: time.Minute, gpu: "L4-24GB", card: "phi-4"}
-	err = f.run(t.Context(), &out, func(context.Context, localConfig) (string, string, func(), error) {
+	err = f.run(t.Context(), &out, io.Discard, func(context.Context, localConfig) (string, string, func(), error) {
 		return addr, addr, func() {}, nil
 	})
-	if want := "demo: the sidecar at " + addr + "/v1/models cannot be reached: connection refused"; err == nil || err.Error() != want {
+	if want := "demo: the engine at " + addr + "/v1/models cannot be reached: connection refused"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 	if out.Len() != 0 {
 		t.Errorf("output %q", &out)
 	}
-	err = f.run(t.Context(), &out, func(_ context.Context, cfg localConfig) (string, string, func(), error) {
+	err = f.run(t.Context(), &out, io.Discard, func(_ context.Context, cfg localConfig) (string, string, func(), error) {
 		if cfg.Engine != "" || !slices.Equal(cfg.Catalog, []string{"demo"}) {
 			t.Errorf("started with %+v", cfg)
 		}
@@ -457,7 +485,7 @@ func TestDemoUnreachable(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	s := &scripted{models: `{"data":[]}`}
-	if err := newScripted(t, s, demoFlags{}, &out).run(t.Context(), &out); err == nil || err.Error() != "demo: the engine lists no model" {
+	if err := newScripted(t, s, demoFlags{}, &out).run(t.Context(), &out); err == nil || err.Error() != "demo: the engine at http://engine.test lists no model" {
 		t.Errorf("error %v", err)
 	}
 	s = &scripted{models: `<html>`}
@@ -537,6 +565,25 @@ func TestDemoLive(t *testing.T) {
 	}
 }
 
+type fullDisk struct{ room int }
+
+func (w *fullDisk) Write(p []byte) (int, error) {
+	if w.room -= len(p); w.room < 0 {
+		return 0, errors.New("no space left on device")
+	}
+	return len(p), nil
+}
+
+func TestDemoCannotWrite(t *testing.T) {
+	for _, f := range []demoFlags{{tasks: 1}, {tasks: 1, json: true}} {
+		w := &fullDisk{room: 1000}
+		s := &scripted{steps: goodScript()[:3], toolsIn: 1000}
+		if err := newScripted(t, s, f, w).run(t.Context(), w); err == nil || !strings.Contains(err.Error(), "no space left on device") {
+			t.Errorf("json %v: error %v", f.json, err)
+		}
+	}
+}
+
 func TestTerminal(t *testing.T) {
 	env := func(kv ...string) func(string) string {
 		return func(k string) string {
@@ -579,6 +626,7 @@ func TestBaseline(t *testing.T) {
 		method string
 	}{
 		{&scripted{toolsIn: 5000}, byTemplate},
+		{&scripted{toolsIn: 4997, perTurn: 1}, byTemplate},
 		{&scripted{}, byPrompt},
 		{&scripted{noCount: true}, byVocabulary},
 	} {
@@ -587,7 +635,13 @@ func TestBaseline(t *testing.T) {
 		if err != nil || b.method != c.method {
 			t.Fatalf("%v, %v; want %s", b, err, c.method)
 		}
-		got, err := b.count(t.Context(), messages)
+		if _, err := b.count(t.Context(), messages, true); err != nil {
+			t.Fatal(err)
+		}
+		if want := c.method == byTemplate && c.s.perTurn == 0; b.constant != want {
+			t.Errorf("%s: taken to be constant: %v", c.method, b.constant)
+		}
+		got, err := b.count(t.Context(), messages, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -606,7 +660,7 @@ func TestBaseline(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %d tokens, want %d", c.method, got, want)
 		}
-		if n := strings.Count(text, `{"type": "function", "function": `); n != 3200 || !strings.HasSuffix(text, "<|im_start|>assistant\n") {
+		if n := strings.Count(text, `{"type": "function", "function": `); n != c.s.tools || !strings.HasSuffix(text, "<|im_start|>assistant\n") {
 			t.Errorf("rendering has %d tools and ends %q", n, text[len(text)-40:])
 		}
 	}
@@ -651,6 +705,55 @@ func TestEstimate(t *testing.T) {
 	}
 	if e := estimate(calc, []demoTurn{{Task: 1, Error: "failed"}}); e.Error == "" || e.Sidecar != nil {
 		t.Errorf("estimate of nothing: %+v", e)
+	}
+}
+
+// TestDemoLocal runs the demo as a user does: simulated engine, sidecar and agent.
+func TestDemoLocal(t *testing.T) {
+	// fasthttp's clock never ends, its cleaner wakes up every 10 s.
+	noLeaks(t, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+	var out bytes.Buffer
+	f := demoFlags{catalog: "demo", tasks: 1, maxTokens: 512, timeout: time.Minute, gpu: "H100-SXM-80GB", card: "Qwen3-8B", json: true}
+	if err := f.run(t.Context(), &out, io.Discard, startLocal); err != nil {
+		t.Fatal(err)
+	}
+	var r demoReport
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if !r.Engine.Simulated || r.Baseline != byTemplate || r.Catalog.Tools != 3200 || len(r.Turns) < 3 || r.Summary.Calls == 0 || r.Estimate.All == nil {
+		t.Errorf("report %+v", r)
+	}
+	hermes := &baseline{method: byVocabulary}
+	hermes.hermes, _ = wire.ByName("hermes")
+	for _, tool := range catalog.Demo().Tools() {
+		hermes.tools = append(hermes.tools, tool.Raw)
+	}
+	for _, turn := range r.Turns {
+		name := fmt.Sprintf("turn %d.%d", turn.Task, turn.Turn)
+		if turn.Mode != "owned" || turn.ID == "" || turn.Shown == 0 || turn.ShownTokens == 0 || len(turn.Stages) == 0 {
+			t.Errorf("%s: %+v", name, turn)
+		}
+		if turn.AllTools == nil || turn.PromptTokens == 0 || *turn.AllTools < 100*turn.PromptTokens {
+			t.Errorf("%s: prompt of %d tokens, with all tools %v", name, turn.PromptTokens, turn.AllTools)
+		}
+		if turn.CachedTokens == nil || turn.ExpectedCached == nil || *turn.CachedTokens < *turn.ExpectedCached || turn.Turn > 1 && *turn.ExpectedCached == 0 {
+			t.Errorf("%s: cached %v, expected %v", name, turn.CachedTokens, turn.ExpectedCached)
+		}
+		for _, c := range turn.Calls {
+			if c.Result != catalog.Toy(c.Name, []byte(c.Arguments)) {
+				t.Errorf("%s: %s has the result %s", name, c.Name, c.Result)
+			}
+		}
+		if turn.Turn > 1 {
+			continue
+		}
+		// The engine's count of the first prompt against our own vocabulary.
+		want, err := hermes.count(t.Context(), []demoMessage{{Role: "user", Content: &turn.User}}, false)
+		if err != nil || turn.AllTools == nil || *turn.AllTools != want {
+			t.Errorf("%s: with all tools %v tokens, want %d, %v", name, turn.AllTools, want, err)
+		}
 	}
 }
 
