@@ -3,17 +3,14 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -64,80 +61,24 @@ func boundedTools(n int) (names []string, tools []json.RawMessage) {
 	return names, tools
 }
 
-// clientCall and clientAnswer are the protocol of tools/clients.
-type clientCall struct {
-	ID      string            `json:"id"`
-	Stream  bool              `json:"stream"`
-	Params  map[string]any    `json:"params"`
-	Headers map[string]string `json:"headers,omitempty"`
-}
-
-type clientAnswer struct {
-	ID        string
-	OK        bool
-	Status    int
-	Error     *struct{ Kind, Message, Code string }
-	Message   map[string]any
-	ToolCalls []struct{ ID, Name, Arguments string } `json:"tool_calls"`
-	Finish    string                                 `json:"finish_reason"`
-	Usage     struct {
-		Prompt     int `json:"prompt_tokens"`
-		Completion int `json:"completion_tokens"`
-		Details    struct {
-			Cached int `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-	}
-	Headers map[string]string
-}
-
-// ask makes the calls with the named OpenAI library and returns the answers by
-// id.
-func ask(t *testing.T, library, baseURL string, calls []clientCall) map[string]clientAnswer {
+// ask makes the calls with a client library and returns the answers by id.
+func ask(t *testing.T, client *enginetest.Client, calls []enginetest.Call) map[string]*enginetest.Answer {
 	t.Helper()
-	root, err := enginetest.Root()
-	if err != nil {
-		t.Fatal(err)
+	answers := make([]*enginetest.Answer, len(calls))
+	errs := make([]error, len(calls))
+	var wg sync.WaitGroup
+	for i := range calls {
+		wg.Go(func() { answers[i], errs[i] = client.Do(t.Context(), calls[i]) })
 	}
-	command := map[string][]string{
-		"python": {filepath.Join(root, ".venv/clients/bin/python"), filepath.Join(root, "tools/clients/python/run.py")},
-		"node":   {"node", filepath.Join(root, "tools/clients/node/run.mjs")},
-	}[library]
-	installed := map[string]string{"python": command[0], "node": filepath.Join(root, "tools/clients/node/node_modules")}[library]
-	if _, err := os.Stat(installed); err != nil {
-		if os.Getenv("SIDECAR_REQUIRE_DATA") == "1" {
-			t.Fatalf("the openai library for %s is not installed (make test-install), and SIDECAR_REQUIRE_DATA is 1", library)
+	wg.Wait()
+	by := map[string]*enginetest.Answer{}
+	for i, c := range calls {
+		if errs[i] != nil {
+			t.Fatalf("%s: %v", c.ID, errs[i])
 		}
-		t.Skipf("the openai library for %s is not installed: make test-install", library)
+		by[c.ID] = answers[i]
 	}
-	var in bytes.Buffer
-	enc := json.NewEncoder(&in)
-	for _, c := range calls {
-		if err := enc.Encode(c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.Command(command[0], append(command[1:], "--base-url", baseURL+"/v1", "--api-key", "test", "--jobs", "4")...)
-	cmd.Stdin = &in
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", library, err, stderr.String())
-	}
-	answers := map[string]clientAnswer{}
-	lines := bufio.NewScanner(bytes.NewReader(out))
-	lines.Buffer(nil, 1<<24)
-	for lines.Scan() {
-		var a clientAnswer
-		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
-			t.Fatalf("%s answered %s: %v", library, lines.Text(), err)
-		}
-		answers[a.ID] = a
-	}
-	if len(answers) != len(calls) {
-		t.Fatalf("%s: %d answers to %d calls", library, len(answers), len(calls))
-	}
-	return answers
+	return by
 }
 
 // sessions fetches the decision records by request id.
@@ -229,27 +170,27 @@ func (j judge) fits(name, arguments string) string {
 type tallies struct{ answers, finished, cut, calls, refused int }
 
 // check judges one answer of a model that was made to call.
-func (j judge) check(t *testing.T, a clientAnswer, visible []string, sum *tallies) {
+func (j judge) check(t *testing.T, a *enginetest.Answer, visible []string, sum *tallies) {
 	t.Helper()
 	sum.answers++
 	if !a.OK {
 		sum.refused++
-		t.Errorf("%s: HTTP %d: %+v", a.ID, a.Status, a.Error)
+		t.Errorf("%s: HTTP %d: %v", a.ID, a.Status, a.Error)
 		return
 	}
 	shown := map[string]bool{}
 	for _, name := range visible {
 		shown[name] = true
 	}
-	switch a.Finish {
+	switch a.FinishReason {
 	case "tool_calls":
 		sum.finished++
 	case "length":
 		sum.cut++
 	default:
-		t.Errorf("%s: finish_reason %q", a.ID, a.Finish)
+		t.Errorf("%s: finish_reason %q", a.ID, a.FinishReason)
 	}
-	if a.Finish == "tool_calls" && len(a.ToolCalls) == 0 {
+	if a.FinishReason == "tool_calls" && len(a.ToolCalls) == 0 {
 		t.Errorf("%s: finished without a call", a.ID)
 	}
 	for i, c := range a.ToolCalls {
@@ -257,7 +198,7 @@ func (j judge) check(t *testing.T, a clientAnswer, visible []string, sum *tallie
 		if !shown[c.Name] {
 			t.Errorf("%s: called %s, which is not visible (%v)", a.ID, c.Name, visible)
 		}
-		if a.Finish == "length" && i == len(a.ToolCalls)-1 {
+		if a.FinishReason == "length" && i == len(a.ToolCalls)-1 {
 			var s grammar.Stream
 			if n, err := s.Feed([]byte(c.Arguments)); err != nil {
 				t.Errorf("%s: cut arguments %q are no prefix of an object at byte %d: %v", a.ID, c.Arguments, n, err)
@@ -276,8 +217,8 @@ var toolCounts = []int{1, 8, 64, 512, 3200}
 
 // matrix is the requests of one library: streaming and not, required and named,
 // one call and several, from 1 to 3,200 tools.
-func matrix(repeat int) []clientCall {
-	var calls []clientCall
+func matrix(repeat int) []enginetest.Call {
+	var calls []enginetest.Call
 	for _, n := range toolCounts {
 		names, tools := boundedTools(n)
 		for r := range repeat {
@@ -288,7 +229,7 @@ func matrix(repeat int) []clientCall {
 					if mode == "named" {
 						choice = map[string]any{"type": "function", "function": map[string]string{"name": names[i]}}
 					}
-					calls = append(calls, clientCall{
+					calls = append(calls, enginetest.Call{
 						ID: fmt.Sprintf("%d tools %s stream=%v #%d", n, mode, stream, r), Stream: stream,
 						Params: map[string]any{
 							"model": "tiny", "messages": []map[string]string{{"role": "user", "content": fmt.Sprintf("Use %s for customer %d.", strings.ReplaceAll(names[i], "_", " "), r)}},
@@ -312,9 +253,9 @@ func TestClientsRandomModel(t *testing.T) {
 	_, tools := boundedTools(3200)
 	j := newJudge(t, tools)
 	repeat := 4
-	for _, library := range []string{"python", "node"} {
+	for _, library := range enginetest.Libraries {
 		calls := matrix(repeat)
-		answers := ask(t, library, base, calls)
+		answers := ask(t, enginetest.Connect(t, library, base+"/v1", 4), calls)
 		records := sessions(t, base)
 		var sum tallies
 		constraints := map[string]int{}
@@ -327,7 +268,7 @@ func TestClientsRandomModel(t *testing.T) {
 				t.Errorf("%s: the prompt has %d tokens by the engine, %d by us", c.ID, rec.Reported.Prompt, rec.PromptTokens)
 			}
 		}
-		t.Logf("openai-%s through the sidecar: %d answers, %d finished, %d cut by length, %d calls, %d errors; held by %v",
+		t.Logf("%s through the sidecar: %d answers, %d finished, %d cut by length, %d calls, %d errors; held by %v",
 			library, sum.answers, sum.finished, sum.cut, sum.calls, sum.refused, constraints)
 		if sum.finished < sum.answers/2 {
 			t.Errorf("only %d of %d answers came to an end", sum.finished, sum.answers)
@@ -335,18 +276,18 @@ func TestClientsRandomModel(t *testing.T) {
 	}
 
 	// Without the sidecar: the engine's own tools, its own parser.
-	var direct []clientCall
+	var direct []enginetest.Call
 	for _, c := range matrix(repeat) {
-		if tools := c.Params["tools"].([]json.RawMessage); len(tools) <= 64 {
+		if tools := c.Params.(map[string]any)["tools"].([]json.RawMessage); len(tools) <= 64 {
 			direct = append(direct, c)
 		}
 	}
 	good, bad, cut, other := 0, map[string]int{}, 0, 0
-	for _, a := range ask(t, "python", eng.URL, direct) {
+	for _, a := range ask(t, enginetest.Connect(t, enginetest.OpenAIPython, eng.URL+"/v1", 4), direct) {
 		switch {
-		case !a.OK || len(a.ToolCalls) == 0 && a.Finish != "length":
+		case !a.OK || len(a.ToolCalls) == 0 && a.FinishReason != "length":
 			other++
-		case a.Finish == "length":
+		case a.FinishReason == "length":
 			cut++
 		default:
 			reason := ""
@@ -387,28 +328,29 @@ func startSidecar(t *testing.T, engineURL string, edit func(*serveConfig)) strin
 // prompt in its cache.
 func TestVLLMConversation(t *testing.T) {
 	eng := enginetest.VLLM(t, enginetest.Options{Model: enginetest.Tiny})
-	conversation(t, eng, "tiny", "python")
+	conversation(t, eng)
 }
 
-func conversation(t *testing.T, eng *enginetest.Server, model, library string) {
+func conversation(t *testing.T, eng *enginetest.Server) {
 	base := startSidecar(t, eng.URL, nil)
+	client := enginetest.Connect(t, enginetest.OpenAIPython, base+"/v1", 1)
 	_, tools := boundedTools(400)
 	messages := []any{map[string]any{"role": "user", "content": fmt.Sprintf("Run %d: list the invoice of customer 5", rand.Int())}}
 	before, met := 0, 0
 	const turns = 8
 	for turn := range turns {
-		params := map[string]any{"model": model, "messages": messages, "tools": tools, "temperature": 1, "seed": turn, "max_tokens": 256, "parallel_tool_calls": false,
+		params := map[string]any{"model": eng.Model, "messages": messages, "tools": tools, "temperature": 1, "seed": turn, "max_tokens": 256, "parallel_tool_calls": false,
 			"tool_choice": "required", "chat_template_kwargs": map[string]any{"enable_thinking": true}}
-		a := ask(t, library, base, []clientCall{{ID: "t", Stream: turn%2 == 1, Params: withUsage(params, turn%2 == 1)}})["t"]
+		a := ask(t, client, []enginetest.Call{{ID: "t", Stream: turn%2 == 1, Params: withUsage(params, turn%2 == 1)}})["t"]
 		if !a.OK {
-			t.Fatalf("turn %d: HTTP %d: %+v", turn, a.Status, a.Error)
+			t.Fatalf("turn %d: HTTP %d: %v", turn, a.Status, a.Error)
 		}
 		rec := sessions(t, base)[a.Headers["x-request-id"]]
 		if rec.Reported == nil {
 			t.Fatalf("turn %d: no usage", turn)
 		}
 		t.Logf("turn %d: prompt %5d tokens (ours %5d), shared with the turn before %5d, expected cached %5d, reported %5d, finish %s, added %d tools",
-			turn, rec.Reported.Prompt, rec.PromptTokens, rec.PrefixTokens, rec.ExpectedCached, rec.Reported.Cached, a.Finish, len(rec.Added))
+			turn, rec.Reported.Prompt, rec.PromptTokens, rec.PrefixTokens, rec.ExpectedCached, rec.Reported.Cached, a.FinishReason, len(rec.Added))
 		if rec.TokensExact && rec.PromptTokens != rec.Reported.Prompt {
 			t.Errorf("turn %d: the prompt has %d tokens by the engine, %d by us", turn, rec.Reported.Prompt, rec.PromptTokens)
 		}
@@ -419,7 +361,7 @@ func conversation(t *testing.T, eng *enginetest.Server, model, library string) {
 			met++
 		}
 		before = (rec.Reported.Prompt - 1) / 32 * 32
-		if a.Finish != "tool_calls" {
+		if a.FinishReason != "tool_calls" {
 			messages = append(messages, map[string]any{"role": "user", "content": "Go on with the ticket."})
 			continue
 		}
@@ -450,36 +392,36 @@ func TestClientsSmolLM2(t *testing.T) {
 	j := newJudge(t, tools)
 	prompts := []string{"What is the capital of France?", "Say hello.", "Call a tool: get the weather of customer 3.", "List the invoice of customer 9 with a tool call.", "Write one sentence on the sea."}
 	texts, called, cut := 0, 0, 0
-	for _, library := range []string{"python", "node"} {
-		var calls []clientCall
+	for _, library := range enginetest.Libraries {
+		var calls []enginetest.Call
 		for i := range 15 {
-			calls = append(calls, clientCall{ID: fmt.Sprint(i), Stream: i%2 == 1, Params: map[string]any{
+			calls = append(calls, enginetest.Call{ID: fmt.Sprint(i), Stream: i%2 == 1, Params: map[string]any{
 				"model": "smollm2", "messages": []map[string]string{{"role": "system", "content": "You are a helpful assistant."}, {"role": "user", "content": prompts[i%len(prompts)]}},
 				"tools": tools[:[]int{3, 20, 100}[i%3]], "temperature": 0.7, "seed": i, "max_tokens": 80,
 			}})
 		}
-		answers := ask(t, library, base, calls)
+		answers := ask(t, enginetest.Connect(t, library, base+"/v1", 2), calls)
 		records := sessions(t, base)
 		for _, c := range calls {
 			a := answers[c.ID]
 			if !a.OK {
-				t.Errorf("%s %s: HTTP %d: %+v", library, c.ID, a.Status, a.Error)
+				t.Errorf("%s %s: HTTP %d: %v", library, c.ID, a.Status, a.Error)
 				continue
 			}
 			rec := records[a.Headers["x-request-id"]]
 			if rec.Mode != "owned" {
 				t.Errorf("%s %s: mode %s: %s", library, c.ID, rec.Mode, rec.Reason)
 			}
-			text, _ := a.Message["content"].(string)
+			text := a.Content()
 			switch {
 			case len(a.ToolCalls) > 0:
 				var sum tallies
 				j.check(t, a, rec.Visible, &sum)
 				called++
-			case a.Finish == "length":
+			case a.FinishReason == "length":
 				cut++
 			case text == "":
-				t.Errorf("%s %s: neither text nor call, finish %s", library, c.ID, a.Finish)
+				t.Errorf("%s %s: neither text nor call, finish %s", library, c.ID, a.FinishReason)
 			default:
 				texts++
 			}
@@ -499,9 +441,9 @@ func TestSGLangMainJob(t *testing.T) {
 	j := newJudge(t, tools)
 	calls := matrix(1)
 	for i := range calls {
-		delete(calls[i].Params, "seed") // SGLang ignores it
+		delete(calls[i].Params.(map[string]any), "seed") // SGLang ignores it
 	}
-	answers := ask(t, "python", base, calls)
+	answers := ask(t, enginetest.Connect(t, enginetest.OpenAIPython, base+"/v1", 4), calls)
 	records := sessions(t, base)
 	var sum tallies
 	for _, c := range calls {
@@ -513,5 +455,5 @@ func TestSGLangMainJob(t *testing.T) {
 		}
 	}
 	t.Logf("openai-python through the sidecar to SGLang: %d answers, %d finished, %d cut by length, %d calls", sum.answers, sum.finished, sum.cut, sum.calls)
-	conversation(t, eng, "tiny", "python")
+	conversation(t, eng)
 }
