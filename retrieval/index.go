@@ -196,7 +196,7 @@ func (ix *Index) name() error {
 		ix.byName[t.Name] = int32(i)
 		order[i] = int32(i)
 		ix.server[i] = -1
-		if s := serverOf(t); s != "" {
+		if s := t.Origin(); s != "" {
 			id, ok := ix.servers[s]
 			if !ok {
 				id = int32(len(ix.servers))
@@ -214,7 +214,9 @@ func (ix *Index) name() error {
 	return nil
 }
 
-func serverOf(t *Tool) string {
+// Origin is the server that a tool comes from: Server, else its name up to "__",
+// else "".
+func (t *Tool) Origin() string {
 	if t.Server != "" {
 		return t.Server
 	}

@@ -136,7 +136,7 @@ func (o *oracle) score(q Query) (lexical, total []float64) {
 	next := o.cfg.Server
 	for _, name := range slices.Backward(q.Called) {
 		for i := range o.tools {
-			if s := serverOf(&o.tools[i]); o.tools[i].Name == name && s != "" {
+			if s := o.tools[i].Origin(); o.tools[i].Name == name && s != "" {
 				if _, ok := prior[s]; !ok {
 					prior[s] = next
 					next /= 2
@@ -147,7 +147,7 @@ func (o *oracle) score(q Query) (lexical, total []float64) {
 	for i := range o.tools {
 		v := 0.0
 		if lexical[i] > 0 {
-			v = lexical[i]/best + prior[serverOf(&o.tools[i])]
+			v = lexical[i]/best + prior[o.tools[i].Origin()]
 			if slices.Contains(q.Called, o.tools[i].Name) {
 				v -= o.cfg.Called
 			}

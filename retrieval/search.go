@@ -336,7 +336,7 @@ func (ix *Index) explain(s *scratch, h *Hit, scale float64, called []string) []R
 		why = append(why, Reason{Kind: ReasonNamed, Term: ix.tools[tool].Name, Score: 0})
 	}
 	if v := ix.priorOf(s, tool); v > 0 && h.Lexical > 0 {
-		why = append(why, Reason{Kind: ReasonServer, Term: serverOf(&ix.tools[tool]), Score: float64(v)})
+		why = append(why, Reason{Kind: ReasonServer, Term: ix.tools[tool].Origin(), Score: float64(v)})
 	}
 	if _, was := slices.BinarySearch(s.called, tool); was && h.Lexical > 0 {
 		why = append(why, Reason{Kind: ReasonCalled, Term: ix.tools[tool].Name, Score: -ix.cfg.Called})

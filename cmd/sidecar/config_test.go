@@ -87,8 +87,13 @@ func TestEveryOption(t *testing.T) {
 	var cfg serveConfig
 	for _, o := range serveOptions(&cfg) {
 		sample := map[string]string{"text": "x", "name": "auto", "bool": "true", "n": "200", "duration": "20s", "bytes": "64KiB"}[o.kind]
-		if o.name == "top-k" {
+		switch o.name {
+		case "top-k":
 			sample = "20"
+		case "world":
+			sample = "open"
+		case "ledger-bytes":
+			sample = "64MiB"
 		}
 		if _, err := load(t, []string{"--" + o.name + "=" + sample}, nil, ""); err != nil && o.name != "config" {
 			t.Errorf("--%s: %v", o.name, err)

@@ -97,6 +97,9 @@ func newStages(base context.Context, p *Proxy) (*stages, error) {
 	if cfg.Prefix {
 		s.ledger = store.NewMemory(cfg.Ledger)
 	}
+	if cfg.Catalog != nil {
+		s.allTokens(cfg.Catalog) // counted once here, not by the first request
+	}
 	prober := &engine.Prober{Client: &http.Client{Transport: p.client}, Base: p.engine.String(), Key: p.cfg.EngineAPIKey, Family: cfg.Family, Tokenizer: cfg.Counter}
 	s.engine = &engineState{probe: prober.Probe, base: base}
 	return s, nil
@@ -271,13 +274,12 @@ func (s *stages) front(t *turn) *prefix.Block {
 		}
 		return b
 	}
-	b := &prefix.Block{}
+	b := &prefix.Block{Directory: directory(ix, s.cfg.Counter.Count)}
 	for _, pin := range s.cfg.Pins {
 		if i, ok := ix.Lookup(pin); ok {
 			b.Tools = append(b.Tools, shown(ix.Tool(i)))
 		}
 	}
-	b.Directory = directory(ix, s.cfg.Counter.Count)
 	return b
 }
 
@@ -305,7 +307,7 @@ func directory(ix *retrieval.Index, count func(string) int) string {
 	for i := range names {
 		t := ix.Tool(i)
 		names[i] = t.Name
-		servers[server(t)]++
+		servers[t.Origin()]++
 	}
 	slices.Sort(names)
 	head := fmt.Sprintf("%d more tools exist. The ones that fit the task are added to the conversation as it goes; call only tools whose signature you have seen.", len(names))
@@ -322,17 +324,6 @@ func directory(ix *retrieval.Index, count func(string) int) string {
 		return text
 	}
 	return head
-}
-
-// server is where a tool comes from: its server, or its name up to "__".
-func server(t *retrieval.Tool) string {
-	if t.Server != "" {
-		return t.Server
-	}
-	if name, _, ok := strings.Cut(t.Name, "__"); ok {
-		return name
-	}
-	return ""
 }
 
 // shape bounds every tool result that has no decision yet.
@@ -402,7 +393,8 @@ func (s *stages) retrieve(t *turn) error {
 			hits = slices.DeleteFunc(hits, func(h retrieval.Hit) bool { return !slices.Contains(t.allowed, ix.Tool(h.Tool).Name) })
 		}
 	}
-	budget := s.cfg.Tokens - s.tokens(t.set, t.conv.Front().Tools)
+	front := t.conv.Front()
+	budget := s.cfg.Tokens - s.tokens(t.set, front.Tools) - s.cfg.Counter.Count(front.Directory)
 	sel := retrieval.Select(ix, hits, retrieval.SelectConfig{
 		Tools: s.cfg.TopK, Tokens: max(budget, 1), Always: always, Costs: t.set.Costs(s.cfg.Counter.Name()),
 		Shown: func(name string) bool { return visible[name] },
