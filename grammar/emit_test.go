@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 )
@@ -21,13 +22,11 @@ func (r ruleSet) ends(n *ebnfNode, s string, i int, out map[int]bool) {
 			out[i+len(n.text)] = true
 		}
 	case 'c':
-		for k, c := range s[i:] {
-			for j := 0; k == 0 && j < len(n.set); j += 2 {
-				if n.set[j] <= c && c <= n.set[j+1] {
-					out[i+len(string(c))] = true
-				}
+		c, size := utf8.DecodeRuneInString(s[i:])
+		for j := 0; size > 0 && j < len(n.set); j += 2 {
+			if n.set[j] <= c && c <= n.set[j+1] {
+				out[i+size] = true
 			}
-			break
 		}
 	case 'r':
 		r.ends(r[n.text].body, s, i, out)

@@ -10,8 +10,9 @@ func sameJSON(a, b *value) bool { return string(a.appendTo(nil)) == string(b.app
 var falseSchema = &value{kind: 'f'}
 
 // mergeSchemas returns a schema for "a and b" if one can be written down
-// without either keyword changing its meaning. a is the outer schema: it may
-// have unevaluatedProperties: false, which counts b's properties.
+// without any keyword changing its meaning. At depth 0 a is the outer schema:
+// it may have unevaluatedProperties: false, which counts b's properties.
+// Deeper both are schemas of one child, side by side.
 func mergeSchemas(a, b *value, depth int) (*value, bool) {
 	if depth > maxSchemaDepth {
 		return nil, false
@@ -23,6 +24,9 @@ func mergeSchemas(a, b *value, depth int) (*value, bool) {
 		return b, true
 	case b.kind == 't':
 		return a, true
+	}
+	if depth > 0 && (a.has("unevaluatedProperties") || a.has("unevaluatedItems")) {
+		return nil, false // below the top neither schema sees what the other evaluates
 	}
 	if b.has("unevaluatedProperties") || b.has("unevaluatedItems") ||
 		a.has("unevaluatedItems") && hasAny(b, "items", "prefixItems", "contains", "additionalItems") {

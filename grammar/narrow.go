@@ -852,7 +852,7 @@ func (n *narrower) object(v *value, loc string) *lang {
 				sub, at = p.sub, p.at
 				continue
 			}
-			merged, ok := mergeSchemas(n.flatten(sub, at, 0), n.flatten(p.sub, p.at, 0), 0)
+			merged, ok := mergeSchemas(n.flatten(sub, at, 0), n.flatten(p.sub, p.at, 0), 1)
 			if !ok {
 				n.because(p.at, "can't be merged with property %q", key)
 				continue
