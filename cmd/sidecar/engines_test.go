@@ -383,8 +383,8 @@ func withUsage(params map[string]any, stream bool) map[string]any {
 	return params
 }
 
-// TestClientsSmolLM2: real weights with tool_choice auto: text stays text, a call
-// fits its schema. Nothing is claimed of the choice of the tool.
+// TestClientsSmolLM2: real weights, mostly with tool_choice auto: text stays text,
+// a call fits its schema. Nothing is claimed of the choice of the tool.
 func TestClientsSmolLM2(t *testing.T) {
 	eng := enginetest.VLLM(t, enginetest.Options{Model: enginetest.SmolLM2})
 	base := startSidecar(t, eng.URL, nil)
@@ -394,10 +394,15 @@ func TestClientsSmolLM2(t *testing.T) {
 	texts, called, cut := 0, 0, 0
 	for _, library := range enginetest.Libraries {
 		var calls []enginetest.Call
-		for i := range 15 {
+		for i := range 18 {
+			choice := "auto"
+			if i >= 15 { // the model calls nothing by itself
+				choice = "required"
+			}
 			calls = append(calls, enginetest.Call{ID: fmt.Sprint(i), Stream: i%2 == 1, Params: map[string]any{
-				"model": "smollm2", "messages": []map[string]string{{"role": "system", "content": "You are a helpful assistant."}, {"role": "user", "content": prompts[i%len(prompts)]}},
-				"tools": tools[:[]int{3, 20, 100}[i%3]], "temperature": 0.7, "seed": i, "max_tokens": 80,
+				"tool_choice": choice,
+				"model":       "smollm2", "messages": []map[string]string{{"role": "system", "content": "You are a helpful assistant."}, {"role": "user", "content": prompts[i%len(prompts)]}},
+				"tools": tools[:[]int{3, 20, 100}[i%3]], "temperature": 0.7, "seed": i, "max_tokens": 100,
 			}})
 		}
 		answers := ask(t, enginetest.Connect(t, library, base+"/v1", 2), calls)
@@ -430,7 +435,10 @@ func TestClientsSmolLM2(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("SmolLM2, auto: %d answers in text, %d with calls, %d cut by length", texts, called, cut)
+	if called == 0 {
+		t.Error("no call was made, not even where one was required")
+	}
+	t.Logf("SmolLM2, auto and required: %d answers in text, %d with calls, %d cut by length", texts, called, cut)
 }
 
 // TestSGLangMainJob is the smaller run against SGLang.
