@@ -129,6 +129,11 @@ type turn struct {
 	record  *Record
 }
 
+// allows says whether tool_choice lets the model call a tool, beside its mode.
+func (t *turn) allows(name string) bool {
+	return t.allowed == nil || slices.Contains(t.allowed, name)
+}
+
 // plan decides everything about a request before it is sent. It returns
 // *unstaged when the request is to be forwarded unchanged.
 func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *Record) (*turn, error) {
@@ -389,16 +394,30 @@ func (s *stages) retrieve(t *turn) error {
 	if s.cfg.Retrieval && t.choice.Mode != grammar.None && t.messages[last].Role == "user" {
 		q.Explain = true
 		hits = ix.Search(q, 4*s.cfg.TopK+len(visible))
-		if t.allowed != nil {
-			hits = slices.DeleteFunc(hits, func(h retrieval.Hit) bool { return !slices.Contains(t.allowed, ix.Tool(h.Tool).Name) })
+		hits = slices.DeleteFunc(hits, func(h retrieval.Hit) bool { return !t.allows(ix.Tool(h.Tool).Name) })
+	}
+	needed := t.choice.Mode == grammar.Required && !slices.ContainsFunc(t.conv.Shown(), func(tool prefix.Shown) bool { return t.allows(tool.Name) })
+	if needed && len(hits) == 0 {
+		// A call is demanded and the words point nowhere: the tools in the order
+		// in which they were given.
+		for i := range ix.Len() {
+			if len(hits) < s.cfg.TopK && t.allows(ix.Tool(i).Name) {
+				hits = append(hits, retrieval.Hit{Tool: i, Score: 1})
+			}
 		}
 	}
 	front := t.conv.Front()
 	budget := s.cfg.Tokens - s.tokens(t.set, front.Tools) - s.cfg.Counter.Count(front.Directory)
-	sel := retrieval.Select(ix, hits, retrieval.SelectConfig{
-		Tools: s.cfg.TopK, Tokens: max(budget, 1), Always: always, Costs: t.set.Costs(s.cfg.Counter.Name()),
-		Shown: func(name string) bool { return visible[name] },
-	}, s.cfg.Counter.Count)
+	choose := func(always []string) retrieval.Selection {
+		return retrieval.Select(ix, hits, retrieval.SelectConfig{
+			Tools: s.cfg.TopK, Tokens: max(budget, 1), Always: always, Costs: t.set.Costs(s.cfg.Counter.Name()),
+			Shown: func(name string) bool { return visible[name] },
+		}, s.cfg.Counter.Count)
+	}
+	sel := choose(always)
+	if needed && len(sel.Tools) == 0 && len(hits) > 0 { // none fits the budget
+		sel = choose([]string{ix.Tool(hits[0].Tool).Name})
+	}
 	if len(sel.Tools) > 0 {
 		block := &prefix.Block{Query: searchText(q, sel, ix)}
 		for _, i := range sel.Tools {
@@ -519,7 +538,7 @@ func (s *stages) constrain(t *turn) error {
 	var tools []*grammar.Checked
 	for _, shown := range t.conv.Shown() {
 		i, ok := ix.Lookup(shown.Name)
-		if !ok || t.allowed != nil && !slices.Contains(t.allowed, shown.Name) || t.choice.Mode == grammar.None {
+		if !ok || !t.allows(shown.Name) || t.choice.Mode == grammar.None {
 			continue
 		}
 		if t.choice.Mode == grammar.Named && shown.Name != t.choice.Name {

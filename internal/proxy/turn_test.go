@@ -396,6 +396,43 @@ func TestToolChoice(t *testing.T) {
 	}
 }
 
+// TestRequiredWithoutWords: a call is demanded, no word of the conversation points
+// to a tool, and there are more tools than fit in front.
+func TestRequiredWithoutWords(t *testing.T) {
+	for name, more := range map[string]string{
+		"required":      `,"tool_choice":"required"`,
+		"allowed tools": `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"get_weather"}},{"type":"function","function":{"name":"get_invoice"}},{"type":"function","function":{"name":"get_calendar"}},{"type":"function","function":{"name":"get_ticket"}},{"type":"function","function":{"name":"get_recipe"}}]}}`,
+	} {
+		eng, srv := newScripted(t)
+		s := newSidecar(t, srv.URL, allStages())
+		eng.say(scriptedReply{text: callWeather})
+		status, _, body := s.ask(chatBody(toolList(200), `[{"role":"user","content":"?"}]`, more))
+		if status != 200 {
+			t.Fatalf("%s: status %d: %s", name, status, body)
+		}
+		if got, want := printSeen(whole(t, body)), `get_weather({"id": 7}) finish=tool_calls`; got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+		if rec := s.last(); rec.Shown == 0 || rec.Shown > DefaultTopK {
+			t.Errorf("%s: %d tools shown", name, rec.Shown)
+		}
+	}
+}
+
+// TestRequiredBeyondBudget: a call is demanded and the only tools that fit the
+// words are larger than a turn's schema tokens.
+func TestRequiredBeyondBudget(t *testing.T) {
+	eng, srv := newScripted(t)
+	cfg := allStages()
+	cfg.Tokens = 60
+	s := newSidecar(t, srv.URL, cfg)
+	eng.say(scriptedReply{text: callWeather})
+	status, _, body := s.ask(chatBody(toolList(200), `[{"role":"user","content":"weather, please"}]`, `,"tool_choice":"required"`))
+	if status != 200 || s.last().Shown != 1 {
+		t.Fatalf("status %d, %d tools shown: %s", status, s.last().Shown, body)
+	}
+}
+
 // TestPassesThrough: what the stages leave alone reaches the engine byte for byte.
 func TestPassesThrough(t *testing.T) {
 	eng, srv := newScripted(t)
