@@ -150,6 +150,12 @@ func parseFormat(n *node, depth int) (*format, error) {
 		default:
 			return nil, errBadTag
 		}
+		if g := n.get("content"); g.get("type").text() == "grammar" && beginName(f.text) != "" {
+			// Arguments under a grammar are written from the schema that the
+			// prompt shows: of the texts inside the grammar the policy knows one.
+			f.parts = []*format{{kind: "json_schema", schema: &node{kind: 't'}}}
+			break
+		}
 		err = one("content")
 	case "triggered_tags":
 		f.triggers, f.excludes = n.get("triggers").strings(), n.get("excludes").strings()

@@ -3,8 +3,8 @@
 // tiktoken for rank files.
 //
 // Encoding takes time in proportion to the text, but for a logarithm in the
-// length of a single piece, whatever the text: a megabyte of one letter costs
-// about as much as a megabyte of prose.
+// length of a single piece, whatever the text: a megabyte of one letter costs a
+// few times what a megabyte of prose costs.
 //
 // # Tour
 //

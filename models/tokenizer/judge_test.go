@@ -251,7 +251,7 @@ func TestJudgeAddedFlags(t *testing.T) {
 	j.ask(question{Op: "load", Name: "flags", JSON: path})
 	r := rand.New(rand.NewPCG(7, 8))
 	var texts []string
-	parts := []string{" ", "  ", "\n", "\u00a0", "a", "b", "é", "e\u0301", "_", "1", ".", "\u0301", "ö", "日", "\u200d", "½", "'s"}
+	parts := []string{" ", "  ", "\n", "\u00a0", "a", "b", "é", "e\u0301", "_", "1", ".", "!", "\u0301", "ö", "日", "\u200d", "½", "'s"}
 	for _, a := range tok.Added() {
 		parts = append(parts, a.Content)
 	}

@@ -7,8 +7,8 @@ import "container/heap"
 // leftmost of these first.
 type merger struct {
 	byteID [256]int32 // token of a single byte; -1 if the vocabulary has none, then the byte is left out
-	// first are the merges of two bytes, left byte × 256 + right byte: half of
-	// all lookups, and small enough to stay in the second-level cache.
+	// first are the merges of two bytes, left byte × 256 + right byte: the look-ups
+	// that every piece starts with, in a table that fits the second-level cache.
 	first []merge
 	pairs *pairTable
 }

@@ -59,7 +59,7 @@ var patterns = []pattern{
 		contraction: ownPiece, leadDigits: true, cutNumbers: true},
 	{name: "cl100k", regexes: []string{regexCL100kT},
 		contraction: ownPiece, foldCase: true, anyLead: true, maxDigits: 3, symbolTail: "\r\n", newlines: true, lastRun: true},
-	{name: "llama3", regexes: []string{regexCL100k}, // cl100k as it was before tiktoken 0.6; Hugging Face files still say it
+	{name: "llama3", regexes: []string{regexCL100k}, // cl100k but for white space at the end of the text; Hugging Face files of cl100k say it too
 		contraction: ownPiece, foldCase: true, anyLead: true, maxDigits: 3, symbolTail: "\r\n", newlines: true},
 	{name: "qwen2", regexes: []string{regexQwen2},
 		contraction: ownPiece, foldCase: true, anyLead: true, maxDigits: 1, symbolTail: "\r\n", newlines: true},

@@ -326,6 +326,7 @@ func TestNFC(t *testing.T) {
 		{"e\u0301" + strings.Repeat("\u0301", 40), "é" + strings.Repeat("\u0301", 40)},
 		{"\u1112\u1161\u11ab", "한"},
 		{strings.Repeat("\u11ab", 40), strings.Repeat("\u11ab", 40)},
+		{"a\u0312\u0301e\u0301", "a\u0312\u0301é"}, // U+0312 blocks U+0301
 		{"e\xff\u0301\u0323", "e\xff\u0323\u0301"},
 		{"\u07fd\u0327", "\u07fd\u0327"},                              // U+07FD is of Unicode 11
 		{"\U00011935\U00011930e\u0301", "\U00011935\U00011930\u00e9"}, // U+11938 is of Unicode 13

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolsidecar/sidecar/grammar"
+	"github.com/toolsidecar/sidecar/internal/catalog"
+	"github.com/toolsidecar/sidecar/internal/proxy"
+	"github.com/toolsidecar/sidecar/models/tokenizer"
+	"github.com/toolsidecar/sidecar/retrieval"
+)
+
+func newServeCmd() *cobra.Command {
+	var cfg serveConfig
+	options := serveOptions(&cfg)
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "serve the OpenAI API in front of an engine",
+		Long: `Serve the OpenAI API in front of an engine.
+
+Each option is a flag, an environment variable (--max-body is SIDECAR_MAX_BODY)
+and a key of the configuration file (max-body). A flag counts more than the
+environment, that more than the file. SIGTERM drains: /readyz turns 503, new
+requests are refused, live ones have --drain-timeout to end.`,
+		Example: "  sidecar serve --engine http://127.0.0.1:8000",
+		Args:    cobra.NoArgs,
+	}
+	addFlags(cmd, options)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var file *option
+		for _, o := range options {
+			if o.name == "config" {
+				file = o
+			}
+		}
+		if err := resolve(options, file, os.LookupEnv); err != nil {
+			return &usageError{err, "see 'sidecar serve --help'"}
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
+		defer stop()
+		return serve(ctx, stop, &cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
+	return cmd
+}
+
+// serve runs until ctx ends, then drains. restore gives signals their default
+// effect back, so that a second one ends the process at once.
+func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr io.Writer) error {
+	switch cfg.AccessLog {
+	case "off", "":
+	case "stdout":
+		cfg.Proxy.AccessLog = stdout
+	case "stderr":
+		cfg.Proxy.AccessLog = stderr
+	default:
+		f, err := os.OpenFile(cfg.AccessLog, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return &usageError{fmt.Errorf("access log: %w", err), "give --access-log a file that can be written, stderr or off"}
+		}
+		defer f.Close()
+		cfg.Proxy.AccessLog = f
+	}
+	cfg.Proxy.ErrorLog = stderr
+	if err := loadStages(ctx, cfg, stderr); err != nil {
+		return err
+	}
+	p, err := proxy.New(cfg.Proxy)
+	if err != nil {
+		return &usageError{err, "see 'sidecar serve --help'"}
+	}
+	ln, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		hint := "give --listen a free address, as in 127.0.0.1:0"
+		if errors.Is(err, syscall.EADDRINUSE) {
+			hint = "another program listens there; " + hint
+		}
+		return &usageError{err, hint}
+	}
+	defer p.Close()
+	server := proxy.NewServer(p)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	fmt.Fprintf(stdout, "sidecar: listening on http://%s, engine %s\n", ln.Addr(), cfg.Proxy.Engine)
+
+	select {
+	case err := <-served:
+		return fmt.Errorf("server stopped: %w", err)
+	case <-ctx.Done():
+	}
+	restore()
+	fmt.Fprintf(stderr, "sidecar: draining for at most %v\n", cfg.DrainTimeout)
+	limit, cancel := context.WithTimeout(context.Background(), cfg.DrainTimeout)
+	defer cancel()
+	cut, err := server.Shutdown(limit)
+	<-served
+	if cut > 0 {
+		fmt.Fprintf(stderr, "sidecar: %d requests were cut at the end of --drain-timeout\n", cut)
+	}
+	return err
+}
+
+// loadStages reads the files that the stages need. Tools that can't be served
+// are named on stderr; the rest is served.
+func loadStages(ctx context.Context, cfg *serveConfig, stderr io.Writer) error {
+	st := &cfg.Proxy.Stages
+	st.Counter = tokenizer.Qwen3()
+	if cfg.Tokenizer != "" {
+		t, err := tokenizer.Load(cfg.Tokenizer)
+		if err != nil {
+			return &usageError{fmt.Errorf("--tokenizer %s: %w", cfg.Tokenizer, err), "give the model's tokenizer.json, or a *.tiktoken file"}
+		}
+		st.Counter = t
+	}
+	if cfg.World == "open" {
+		st.World = grammar.Open
+	}
+	catalogs := make([]*catalog.Catalog, 0, len(cfg.Catalogs))
+	for _, from := range cfg.Catalogs {
+		c, problems, err := catalog.Load(ctx, from)
+		if err != nil {
+			return &usageError{fmt.Errorf("--catalog %s: %w", from, err), "give demo, a JSON or JSONL file of tools, or a folder of them"}
+		}
+		for _, p := range problems {
+			fmt.Fprintf(stderr, "sidecar: --catalog %s: %v\n", from, p)
+		}
+		catalogs = append(catalogs, c)
+	}
+	joined, err := joinCatalogs(catalogs)
+	if err != nil {
+		return &usageError{err, "rename one of the tools, or leave one of the catalogs out"}
+	}
+	st.Catalog = joined
+	for _, pin := range st.Pins {
+		if joined == nil {
+			break
+		}
+		if _, ok := joined.Lookup(pin); !ok {
+			fmt.Fprintf(stderr, "sidecar: --pin %s is in no catalog; it is in front only for clients that send it\n", pin)
+		}
+	}
+	return nil
+}
+
+// joinCatalogs makes one catalog of several. A name in two of them is an error:
+// the server would have to guess which one is meant.
+func joinCatalogs(list []*catalog.Catalog) (*catalog.Catalog, error) {
+	switch len(list) {
+	case 0:
+		return nil, nil
+	case 1:
+		return list[0], nil
+	}
+	var tools []retrieval.Tool
+	from := map[string]string{}
+	for _, c := range list {
+		for _, t := range c.Tools() {
+			if first, dup := from[t.Name]; dup {
+				return nil, fmt.Errorf("tool %s is in the catalogs %s and %s", t.Name, first, c.Name())
+			}
+			from[t.Name] = c.Name()
+			tools = append(tools, t)
+		}
+	}
+	return catalog.New("all", tools)
+}

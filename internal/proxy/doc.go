@@ -1,0 +1,28 @@
+// Package proxy takes one request of the OpenAI API from a client to an engine
+// and the reply back. It owns the clocks, the goroutines and the failure
+// policy; what it calls (scanning, stages) has none of them.
+//
+// The core is Proxy.Serve, a function of a context, a Request and a Sink. Two
+// thin adapters feed it: Server on fiber, for production, and Handler on
+// net/http, against which the first is tested. A request goes through
+//
+//	server.go, handler.go   adapter: bytes of HTTP to Request, Sink back
+//	hangup_*.go             does the client still listen?
+//	proxy.go                routes, limits, drain
+//	chat.go                 body checks; the staged path or the transparent one
+//	fields.go               fields that steer the engine and are refused
+//	engine.go               the upstream client, its timeouts and errors
+//	relay.go                the reply back, event by event
+//	exchange.go             what is known of one request while it runs
+//
+// What is promised. A transparent reply has the engine's status, content type
+// and body bytes. A stream is forwarded in whole events, byte for byte; when
+// the engine fails in the middle, the client gets one more well-formed event,
+// {"error":{…}}, and the stream ends without [DONE]. A reply that is no stream
+// is sent whole or not at all. When the client leaves, in the silence of a
+// prefill too, the engine's connection is closed at once. Memory per request
+// is bounded by Config.
+//
+// Not supported: HTTP/2 and TLS towards clients, request bodies in a content
+// encoding, proxies from the environment, redirects by the engine.
+package proxy

@@ -1,0 +1,22 @@
+//go:build unix && !linux
+
+package proxy
+
+import "golang.org/x/sys/unix"
+
+// hungUp says whether the peer of a socket has closed its sending side or the
+// connection is broken. Unread bytes before that, of a pipelined request, hide
+// it.
+func hungUp(fd uintptr) bool {
+	var b [1]byte
+	for {
+		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		switch err {
+		case unix.EINTR:
+			continue
+		case unix.EAGAIN:
+			return false
+		}
+		return err != nil || n == 0
+	}
+}
