@@ -159,7 +159,7 @@ func (e *Emission) tags(out []byte, s Syntax, tools []*Checked, eng Engine) []by
 		out = append(out, `{"type":"tag","begin":`...)
 		out = appendString(out, s.Begin(t.name))
 		out = append(out, `,"content":{"type":"grammar","grammar":`...)
-		out = appendString(out, t.content.ebnf)
+		out = append(out, t.content.quoted...)
 		out = append(out, `},"end":`...)
 		out = appendString(out, s.End)
 		out = append(out, '}')
@@ -172,7 +172,7 @@ func (e *Emission) response(out []byte, r *Checked, eng Engine) []byte {
 	te := r.emission(eng)
 	e.Response = &te
 	out = append(out, `{"type":"grammar","grammar":`...)
-	out = appendString(out, r.content.ebnf)
+	out = append(out, r.content.quoted...)
 	return append(out, '}')
 }
 
