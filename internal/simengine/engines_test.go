@@ -1,4 +1,4 @@
-//go:build judges
+//go:build engines
 
 package simengine
 
@@ -15,15 +15,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/toolsidecar/sidecar/internal/enginetest"
 )
 
-// judge is a running vLLM with Qwen3's tokenizer and --enable-prompt-tokens-details,
-// named by SIDECAR_VLLM_URL.
+func TestMain(m *testing.M) { os.Exit(enginetest.Run(m)) }
+
+// judge is a running vLLM with Qwen3's tokenizer.
 func judge(t *testing.T) (url, model string, block, maxLen int) {
-	url = os.Getenv("SIDECAR_VLLM_URL")
-	if url == "" {
-		t.Skip("SIDECAR_VLLM_URL is not set")
-	}
+	url = enginetest.VLLM(t, enginetest.Options{}).URL
 	var models struct {
 		Data []struct {
 			ID  string
@@ -65,10 +65,10 @@ func request(t *testing.T, method, url, body string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// TestCacheJudge sends the same random requests to vLLM and to the simulated
+// TestVLLMCache sends the same random requests to vLLM and to the simulated
 // engine: conversations that grow, branch, change their tools, and repeat. Both
 // report the same prompt tokens and the same cached tokens each time.
-func TestCacheJudge(t *testing.T) {
+func TestVLLMCache(t *testing.T) {
 	url, model, block, maxLen := judge(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d, block size %d", seed, block)
@@ -137,8 +137,8 @@ func TestCacheJudge(t *testing.T) {
 
 const corpus = "alpha bravo delta weather Oslo report ticket market engine"
 
-// TestErrorsJudge sends bad requests to both: same status and same error type.
-func TestErrorsJudge(t *testing.T) {
+// TestVLLMErrors sends bad requests to both: same status and same error type.
+func TestVLLMErrors(t *testing.T) {
 	url, model, block, maxLen := judge(t)
 	s := start(t, Config{Model: model, BlockSize: block, MaxModelLen: maxLen})
 	user := `"messages":[{"role":"user","content":"hi"}]`
@@ -200,9 +200,9 @@ func TestErrorsJudge(t *testing.T) {
 	}
 }
 
-// TestShapeJudge: what vLLM's stream and whole answer hold where they have a
+// TestVLLMShape: what vLLM's stream and whole answer hold where they have a
 // value, ours hold too, under the same names.
-func TestShapeJudge(t *testing.T) {
+func TestVLLMShape(t *testing.T) {
 	url, model, block, maxLen := judge(t)
 	s := start(t, Config{Model: model, BlockSize: block, MaxModelLen: maxLen, PromptTokensDetails: true})
 	named := `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"enum":["x"]}},"required":["a"],"additionalProperties":false},"strict":true}}],"tool_choice":"required"`
@@ -232,9 +232,9 @@ func TestShapeJudge(t *testing.T) {
 	}
 }
 
-// TestCallsJudge gives both the same text by a constant constraint, and
+// TestVLLMCalls gives both the same text by a constant constraint, and
 // compares what becomes of it: content, calls and finish, whole and streamed.
-func TestCallsJudge(t *testing.T) {
+func TestVLLMCalls(t *testing.T) {
 	url, model, block, maxLen := judge(t)
 	s := start(t, Config{Model: model, BlockSize: block, MaxModelLen: maxLen})
 	tools := `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"string"}}}}}]`
