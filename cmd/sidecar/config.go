@@ -22,6 +22,9 @@ type serveConfig struct {
 	DrainTimeout time.Duration
 	AccessLog    string
 	File         string
+	Catalogs     []string
+	Tokenizer    string
+	World        string
 	Proxy        proxy.Config
 }
 
@@ -31,6 +34,7 @@ type serveConfig struct {
 // the file, that more than the default.
 func serveOptions(c *serveConfig) []*option {
 	p := &c.Proxy
+	st := &p.Stages
 	return []*option{
 		text("listen", &c.Listen, "127.0.0.1:8080", "ADDRESS to serve on; port 0 takes a free one"),
 		text("engine", &p.Engine, "", "base `URL` of the engine, as in http://127.0.0.1:8000"),
@@ -56,18 +60,22 @@ func serveOptions(c *serveConfig) []*option {
 		list("allow-engine-field", &p.AllowEngineFields, "`NAME` of a request field that steers the engine and shall pass; all for every one"),
 		text("access-log", &c.AccessLog, "off", "where a line for each request goes: off, stdout, stderr or a `FILE`"),
 
-		toggle("observe", &p.Observe, false, "forward requests as they are and run the stages in shadow"),
-		toggle("retrieval", &p.Retrieval, true, "choose tools by the conversation"),
-		toggle("prefix", &p.Prefix, true, "replay what was sent, so that the engine's prefix cache hits"),
-		toggle("grammar", &p.Grammar, true, "hold tool calls to their schemas"),
-		toggle("tokenbudget", &p.TokenBudget, true, "shape tool results to their allowance"),
-		list("catalog", &p.Catalogs, "tools of the server: demo, `FILE`, folder or URL"),
-		list("pin", &p.Pins, "`NAME` of a tool that is always in front"),
-		number("top-k", &p.TopK, 8, 1, 128, "most tools that one turn adds"),
-		number("tool-tokens", &p.ToolTokens, 1200, 128, 1<<20, "tokens of the tools in front and what a turn adds"),
-		number("observation-tokens", &p.ObservationTokens, 2048, 64, 1<<20, "tokens of one tool result"),
-		text("tokenizer", &p.Tokenizer, "", "vocabulary `FILE` (tokenizer.json or *.tiktoken)"),
-		choice("family", &p.Family, "auto", []string{"auto", "hermes", "chatml"}, "the model's way to write tools and calls"),
+		toggle("observe", &st.Observe, false, "forward requests as they are and run the stages in shadow"),
+		toggle("retrieval", &st.Retrieval, true, "choose tools by the conversation; off shows all of them in front"),
+		toggle("prefix", &st.Prefix, true, "replay what was sent, so that the engine's prefix cache hits"),
+		toggle("grammar", &st.Grammar, true, "hold tool calls to their schemas"),
+		toggle("tokenbudget", &st.TokenBudget, true, "cut tool results to their allowance"),
+		list("catalog", &c.Catalogs, "tools of the server: demo, a `FILE` (JSON, JSONL) or a folder of them"),
+		list("pin", &st.Pins, "`NAME` of a tool that is always in front"),
+		number("top-k", &st.TopK, proxy.DefaultTopK, 1, 128, "most tools that one turn adds"),
+		number("tool-tokens", &st.Tokens, proxy.DefaultTokens, 128, 1<<20, "schema tokens of the tools in front and what a turn adds"),
+		number("late-tokens", &st.MaxLate, proxy.DefaultMaxLate, 128, 1<<20, "schema tokens of all added tools of a conversation, before a new epoch"),
+		number("observation-tokens", &st.Budget.MaxTokens, 2048, 64, 1<<20, "tokens of one tool result"),
+		choice("world", &c.World, "closed", []string{"closed", "open"}, "what a tool's schema means that is silent on undeclared keys"),
+		size("ledger-bytes", &st.Ledger, proxy.DefaultLedger, 1<<20, 1<<36, "memory of the conversation ledger"),
+		number("sessions", &st.Sessions, proxy.DefaultSessions, 1, 1<<16, "decision records kept for /sidecar/v1/sessions"),
+		text("tokenizer", &c.Tokenizer, "", "vocabulary `FILE` (tokenizer.json or *.tiktoken); without it Qwen3's, whose counts are estimates for other models"),
+		choice("family", &st.Family, "auto", []string{"auto", "hermes", "chatml"}, "the model's way to write turns and calls"),
 	}
 }
 

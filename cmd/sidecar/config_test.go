@@ -44,9 +44,9 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := cfg.Proxy
+	p, st := cfg.Proxy, cfg.Proxy.Stages
 	if cfg.Listen != "127.0.0.1:8080" || cfg.DrainTimeout != 30*time.Second || p.MaxBody != 32<<20 || p.MaxHeader != 16<<10 || p.FirstByteTimeout != 10*time.Minute ||
-		p.Observe || !p.Retrieval || !p.Prefix || !p.Grammar || !p.TokenBudget || p.ToolTokens != 1200 || p.ObservationTokens != 2048 || p.Family != "auto" || p.Pins != nil {
+		st.Observe || !st.Retrieval || !st.Prefix || !st.Grammar || !st.TokenBudget || st.Tokens != 1200 || st.Budget.MaxTokens != 2048 || st.Family != "auto" || st.Pins != nil {
 		t.Errorf("%+v", cfg)
 	}
 }
@@ -61,24 +61,24 @@ func TestPrecedence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := cfg.Proxy
-	if p.Engine != "http://flag" || cfg.Listen != "127.0.0.1:2" || p.MaxDepth != 10 || p.Retrieval || !p.Grammar || p.Prefix || p.MaxBody != 2<<20 || p.StallTimeout != 7*time.Second {
+	p, st := cfg.Proxy, cfg.Proxy.Stages
+	if p.Engine != "http://flag" || cfg.Listen != "127.0.0.1:2" || p.MaxDepth != 10 || st.Retrieval || !st.Grammar || st.Prefix || p.MaxBody != 2<<20 || p.StallTimeout != 7*time.Second {
 		t.Errorf("%+v", cfg)
 	}
-	if !reflect.DeepEqual(p.Pins, []string{"e", "f"}) || !reflect.DeepEqual(p.Catalogs, []string{"a,b"}) {
-		t.Errorf("pins %q catalogs %q", p.Pins, p.Catalogs)
+	if !reflect.DeepEqual(st.Pins, []string{"e", "f"}) || !reflect.DeepEqual(cfg.Catalogs, []string{"a,b"}) {
+		t.Errorf("pins %q catalogs %q", st.Pins, cfg.Catalogs)
 	}
 	cfg, err = load(t, nil, env, yaml)
-	if err != nil || !reflect.DeepEqual(cfg.Proxy.Pins, []string{"c", "d"}) || cfg.Proxy.Engine != "http://env" {
+	if err != nil || !reflect.DeepEqual(cfg.Proxy.Stages.Pins, []string{"c", "d"}) || cfg.Proxy.Engine != "http://env" {
 		t.Errorf("%v %+v", err, cfg)
 	}
 	cfg, err = load(t, nil, nil, yaml)
-	if err != nil || !reflect.DeepEqual(cfg.Proxy.Pins, []string{"a", "b"}) {
+	if err != nil || !reflect.DeepEqual(cfg.Proxy.Stages.Pins, []string{"a", "b"}) {
 		t.Errorf("%v %+v", err, cfg)
 	}
 	cfg, err = load(t, nil, map[string]string{"SIDECAR_PIN": ""}, yaml)
-	if err != nil || len(cfg.Proxy.Pins) != 0 {
-		t.Errorf("an empty variable empties the list: %v %q", err, cfg.Proxy.Pins)
+	if err != nil || len(cfg.Proxy.Stages.Pins) != 0 {
+		t.Errorf("an empty variable empties the list: %v %q", err, cfg.Proxy.Stages.Pins)
 	}
 }
 
@@ -87,8 +87,13 @@ func TestEveryOption(t *testing.T) {
 	var cfg serveConfig
 	for _, o := range serveOptions(&cfg) {
 		sample := map[string]string{"text": "x", "name": "auto", "bool": "true", "n": "200", "duration": "20s", "bytes": "64KiB"}[o.kind]
-		if o.name == "top-k" {
+		switch o.name {
+		case "top-k":
 			sample = "20"
+		case "world":
+			sample = "open"
+		case "ledger-bytes":
+			sample = "64MiB"
 		}
 		if _, err := load(t, []string{"--" + o.name + "=" + sample}, nil, ""); err != nil && o.name != "config" {
 			t.Errorf("--%s: %v", o.name, err)

@@ -12,7 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolsidecar/sidecar/grammar"
+	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/internal/proxy"
+	"github.com/toolsidecar/sidecar/models/tokenizer"
+	"github.com/toolsidecar/sidecar/retrieval"
 )
 
 func newServeCmd() *cobra.Command {
@@ -66,6 +70,9 @@ func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr
 		cfg.Proxy.AccessLog = f
 	}
 	cfg.Proxy.ErrorLog = stderr
+	if err := loadStages(ctx, cfg, stderr); err != nil {
+		return err
+	}
 	p, err := proxy.New(cfg.Proxy)
 	if err != nil {
 		return &usageError{err, "see 'sidecar serve --help'"}
@@ -78,6 +85,7 @@ func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr
 		}
 		return &usageError{err, hint}
 	}
+	defer p.Close()
 	server := proxy.NewServer(p)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
@@ -98,4 +106,69 @@ func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr
 		fmt.Fprintf(stderr, "sidecar: %d requests were cut at the end of --drain-timeout\n", cut)
 	}
 	return err
+}
+
+// loadStages reads the files that the stages need. Tools that can't be served
+// are named on stderr; the rest is served.
+func loadStages(ctx context.Context, cfg *serveConfig, stderr io.Writer) error {
+	st := &cfg.Proxy.Stages
+	st.Counter = tokenizer.Qwen3()
+	if cfg.Tokenizer != "" {
+		t, err := tokenizer.Load(cfg.Tokenizer)
+		if err != nil {
+			return &usageError{fmt.Errorf("--tokenizer %s: %w", cfg.Tokenizer, err), "give the model's tokenizer.json, or a *.tiktoken file"}
+		}
+		st.Counter = t
+	}
+	if cfg.World == "open" {
+		st.World = grammar.Open
+	}
+	catalogs := make([]*catalog.Catalog, 0, len(cfg.Catalogs))
+	for _, from := range cfg.Catalogs {
+		c, problems, err := catalog.Load(ctx, from)
+		if err != nil {
+			return &usageError{fmt.Errorf("--catalog %s: %w", from, err), "give demo, a JSON or JSONL file of tools, or a folder of them"}
+		}
+		for _, p := range problems {
+			fmt.Fprintf(stderr, "sidecar: --catalog %s: %v\n", from, p)
+		}
+		catalogs = append(catalogs, c)
+	}
+	joined, err := joinCatalogs(catalogs)
+	if err != nil {
+		return &usageError{err, "rename one of the tools, or leave one of the catalogs out"}
+	}
+	st.Catalog = joined
+	for _, pin := range st.Pins {
+		if joined == nil {
+			break
+		}
+		if _, ok := joined.Lookup(pin); !ok {
+			fmt.Fprintf(stderr, "sidecar: --pin %s is in no catalog; it is in front only for clients that send it\n", pin)
+		}
+	}
+	return nil
+}
+
+// joinCatalogs makes one catalog of several. A name in two of them is an error:
+// the server would have to guess which one is meant.
+func joinCatalogs(list []*catalog.Catalog) (*catalog.Catalog, error) {
+	switch len(list) {
+	case 0:
+		return nil, nil
+	case 1:
+		return list[0], nil
+	}
+	var tools []retrieval.Tool
+	from := map[string]string{}
+	for _, c := range list {
+		for _, t := range c.Tools() {
+			if first, dup := from[t.Name]; dup {
+				return nil, fmt.Errorf("tool %s is in the catalogs %s and %s", t.Name, first, c.Name())
+			}
+			from[t.Name] = c.Name()
+			tools = append(tools, t)
+		}
+	}
+	return catalog.New("all", tools)
 }

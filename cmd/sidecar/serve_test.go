@@ -80,7 +80,7 @@ func TestServeDrains(t *testing.T) {
 				t.Fatalf("start line %q %v", line, err)
 			}
 			base, _, _ := strings.Cut(strings.TrimPrefix(line, "sidecar: listening on "), ",")
-			resp, err := http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(`{"stream":true}`))
+			resp, err := http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(`{"messages":[{"role":"user","content":"hi"}],"stream":true}`))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -35,9 +35,8 @@ var rules = []struct {
 	{"internal/proxy", []string{"internal/openai", "internal/engine", "internal/catalog", "internal/store", "retrieval", "grammar", "prefix", "tokenbudget", "models/..."}},
 	{"internal/simengine", []string{"bench/...", "internal/...", "retrieval", "grammar", "prefix", "tokenbudget", "models/..."}},
 	{"bench/...", []string{"bench/...", "internal/...", "retrieval", "grammar", "prefix", "tokenbudget", "models/..."}},
-	{"internal/enginetest", []string{"..."}},
+	{"internal/enginetest/...", []string{"..."}},
 	{"internal/importtest", nil},
-	{"internal/depspin", nil},
 }
 
 func TestImports(t *testing.T) {

@@ -41,6 +41,21 @@ type engineRequest struct {
 	body   []byte
 }
 
+// A transport is an engineClient for those who call with net/http.
+type transport struct{ engineClient }
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		defer r.Body.Close()
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+	}
+	return t.do(r.Context(), &engineRequest{r.Method, r.URL, r.Header.Clone(), body})
+}
+
 // engineIdle is how long a connection to the engine is kept unused. uvicorn,
 // which serves vLLM and SGLang, closes idle connections after 5 s; a request
 // sent at that moment would be lost.

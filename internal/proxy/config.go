@@ -33,19 +33,9 @@ type Config struct {
 	AccessLog         io.Writer // one JSON line a request, without bodies and keys; nil for none
 	ErrorLog          io.Writer // faults of our own, with their stack; nil for none
 
-	// The stages. All off makes the proxy transparent.
-	Observe           bool // run the stages in shadow and forward the client's bytes
-	Retrieval         bool
-	Prefix            bool
-	Grammar           bool
-	TokenBudget       bool
-	Catalogs          []string // "demo", file, folder or URL
-	Pins              []string // tools that stand in the front block
-	TopK              int      // tools that one turn adds at most
-	ToolTokens        int      // tokens of the front block and what a turn adds to it
-	ObservationTokens int      // tokens of one tool result
-	Tokenizer         string   // file; "" asks the engine's model name
-	Family            string   // "auto", "hermes", "chatml"
+	// Stages run between the client and the engine; the zero value makes the
+	// proxy transparent.
+	Stages StageConfig
 }
 
 func (c *Config) setDefaults() {

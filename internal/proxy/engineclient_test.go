@@ -186,3 +186,27 @@ func TestEngineAnswersEarly(t *testing.T) {
 		}
 	})
 }
+
+// The engine client serves those who call with net/http.
+func TestTransport(t *testing.T) {
+	eng := newEngine(t, func(k *call) { k.json(200, "", k.req.Method+" "+k.req.Header.Get("X-A")+" "+string(k.body)) })
+	clients(t, eng.url, func(t *testing.T, c engineClient, u *url.URL) {
+		h := &http.Client{Transport: transport{c}}
+		for _, tt := range []struct{ method, body, want string }{{"GET", "", "GET 1 "}, {"POST", "{}", "POST 1 {}"}, {"POST", "", "POST 1 "}} {
+			req, err := http.NewRequest(tt.method, u.String(), strings.NewReader(tt.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("X-A", "1")
+			resp, err := h.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || string(got) != tt.want {
+				t.Errorf("got %q %v, want %q", got, err, tt.want)
+			}
+		}
+	})
+}

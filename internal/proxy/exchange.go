@@ -20,7 +20,7 @@ type Request struct {
 	Path     string // as the client spelled it, escapes included
 	RawQuery string
 	Header   http.Header // canonical keys
-	Body     []byte      // valid until Serve returns, or until Release is called
+	Body     []byte      // valid until Serve returns, or until Release is called; with stages, for ever
 	// Release, if not nil, is called when Body is not needed any more though the
 	// reply goes on, so that a long stream does not hold it.
 	Release func()
@@ -54,8 +54,9 @@ type exchange struct {
 	cancel context.CancelCauseFunc
 	req    *Request
 	sink   Sink
-	id     string // X-Request-Id
-	route  string // label in metrics and log
+	extra  http.Header // added to the reply's head
+	id     string      // X-Request-Id
+	route  string      // label in metrics and log
 	start  time.Time
 
 	in       int                   // bytes of the request's body
@@ -75,6 +76,9 @@ type exchange struct {
 func (x *exchange) begin(status int, h http.Header) error {
 	if h.Get("X-Request-Id") == "" {
 		h.Set("X-Request-Id", x.id)
+	}
+	for key, values := range x.extra {
+		h[key] = values
 	}
 	x.status = status
 	x.added = time.Since(x.start) - x.engine

@@ -35,6 +35,8 @@ type Proxy struct {
 	ready   readiness
 	stages  stagedPath // nil: every request is passed on as it is
 
+	stop context.CancelFunc // ends what runs beside the requests
+
 	logMu sync.Mutex // guards writes to the logs of cfg
 
 	mu       sync.Mutex // guards what follows
@@ -60,11 +62,26 @@ func New(cfg Config) (*Proxy, error) {
 	} else {
 		p.client = newStdClient(&p.cfg)
 	}
+	base, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	if p.cfg.Stages.enabled() {
+		stages, err := newStages(base, p)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		p.stages = stages
+	}
 	return p, nil
 }
 
-// Close drops the idle connections to the engine.
+// Close ends what runs beside the requests and drops the idle connections to
+// the engine.
 func (p *Proxy) Close() {
+	p.stop()
+	if s, ok := p.stages.(*stages); ok {
+		s.engine.wait()
+	}
 	p.client.close()
 }
 
@@ -86,6 +103,8 @@ func init() { // routes name methods that name routes
 		{"/v1/embeddings", post, (*Proxy).embeddings, false},
 		{"/v1/models", get, (*Proxy).models, false},
 		{"/v1/models/*", get, (*Proxy).models, false},
+		{"/sidecar/v1/sessions", get, (*Proxy).serveSessions, true},
+		{"/sidecar/v1/report", get, (*Proxy).serveReport, true},
 		{"/healthz", probe, (*Proxy).serveHealth, true},
 		{"/readyz", probe, (*Proxy).serveReady, true},
 		{"/metrics", probe, (*Proxy).serveMetrics, true},

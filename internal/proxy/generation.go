@@ -1,0 +1,419 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/toolsidecar/sidecar/grammar"
+	"github.com/toolsidecar/sidecar/internal/openai"
+	"github.com/toolsidecar/sidecar/models/wire"
+	"github.com/toolsidecar/sidecar/prefix"
+)
+
+// generation turns the engine's stream of text into OpenAI deltas: the family's
+// parser finds the calls, each call is checked as its bytes arrive, and nothing
+// is handed on that is not a prefix of a valid call.
+type generation struct {
+	family *wire.Family
+	tools  map[string]*grammar.Checked // callable by name; nil arguments check when the value is nil
+	limits openai.Limits
+	newID  func() string
+	none   bool // tool_choice none: text is text, also where it looks like a call
+
+	choices []*choice
+	head    *openai.Object // the last chunk with a choice: id, created, model, …
+	usage   []byte         // the engine's usage object, nil until it arrives
+	size    int            // bytes of text so far, over all choices
+}
+
+// maxReplyBytes bounds the text of one reply over all its choices. A reply of
+// 128k tokens is about 600 kB.
+const maxReplyBytes = 32 << 20
+
+// choice is the state of one choice.
+type choice struct {
+	index     int
+	parser    *wire.Parser // nil when nothing is a call
+	text      strings.Builder
+	thought   strings.Builder // reasoning that the parser found in the text
+	reasoning strings.Builder // reasoning that the engine split off
+	logprobs  [][]byte        // elements of logprobs.content
+	calls     []*toolCall
+	finish    string
+}
+
+type toolCall struct {
+	id, name  string
+	arguments strings.Builder
+	syntax    grammar.Stream
+	complete  bool
+}
+
+// delta is one step of one choice as the client sees it.
+type delta struct {
+	text    string
+	thought string
+	isCall  bool
+	call    int // index of the call, with id and name, or args
+	id      string
+	name    string
+	args    string
+}
+
+// misfit is a reply that breaks the contract with the client: an unknown name,
+// arguments that don't fit, a call that stopped in the middle.
+type misfit struct {
+	message string
+	detail  error // *grammar.Misfit when the schema was broken
+}
+
+func (m *misfit) Error() string { return m.message }
+func (m *misfit) Unwrap() error { return m.detail }
+
+// choiceAt returns the state of choice i. OpenAI allows n ≤ 128.
+func (r *generation) choiceAt(i int) (*choice, error) {
+	for _, c := range r.choices {
+		if c.index == i {
+			return c, nil
+		}
+	}
+	if i < 0 || i >= 128 {
+		return nil, fmt.Errorf("the engine sent choice %d", i)
+	}
+	c := &choice{index: i}
+	if !r.none {
+		c.parser = r.family.NewParser()
+	}
+	r.choices = append(r.choices, c)
+	slices.SortFunc(r.choices, func(a, b *choice) int { return a.index - b.index })
+	return c, nil
+}
+
+// feed takes the text of one upstream delta.
+func (r *generation) feed(c *choice, text string) ([]delta, error) {
+	if r.size += len(text); r.size > maxReplyBytes {
+		return nil, fmt.Errorf("the reply is larger than %d bytes", maxReplyBytes)
+	}
+	if c.parser == nil {
+		c.text.WriteString(text)
+		return []delta{{text: text}}, nil
+	}
+	return r.take(c, c.parser.Feed(text))
+}
+
+// close ends choice c with the engine's finish reason and gives the client's.
+func (r *generation) close(c *choice, reason string) ([]delta, error) {
+	if c.parser == nil {
+		c.finish = reason
+		return nil, nil
+	}
+	out, err := r.take(c, c.parser.Close())
+	if err != nil {
+		return out, err
+	}
+	if c.parser.Open() && reason != "length" {
+		return out, &misfit{message: fmt.Sprintf("the engine stopped (%s) in the middle of a tool call", reason)}
+	}
+	c.finish = reason
+	if reason == "stop" && len(c.calls) > 0 {
+		c.finish = "tool_calls"
+	}
+	return out, nil
+}
+
+func (r *generation) take(c *choice, events []wire.Event) ([]delta, error) {
+	var out []delta
+	for _, e := range events {
+		switch e.Kind {
+		case wire.Text:
+			c.text.WriteString(e.Text)
+			out = append(out, delta{text: e.Text})
+		case wire.Reasoning:
+			c.thought.WriteString(e.Text)
+			out = append(out, delta{thought: e.Text})
+		case wire.CallStart:
+			if _, ok := r.tools[e.Name]; !ok {
+				return out, &misfit{message: fmt.Sprintf("the model called %q, which it was not offered", e.Name)}
+			}
+			k := &toolCall{id: r.newID(), name: e.Name}
+			c.calls = append(c.calls, k)
+			out = append(out, delta{isCall: true, call: len(c.calls) - 1, id: k.id, name: k.name})
+		case wire.Arguments:
+			k := c.calls[len(c.calls)-1]
+			if n, err := k.syntax.Feed([]byte(e.Text)); err != nil {
+				return out, &misfit{message: fmt.Sprintf("arguments of %s are no JSON object at byte %d", k.name, k.arguments.Len()+n), detail: err}
+			}
+			k.arguments.WriteString(e.Text)
+			out = append(out, delta{isCall: true, call: len(c.calls) - 1, args: e.Text})
+		case wire.CallEnd:
+			k := c.calls[len(c.calls)-1]
+			if checked := r.tools[k.name]; checked != nil {
+				if err := checked.Check([]byte(k.arguments.String())); err != nil {
+					return out, &misfit{message: fmt.Sprintf("arguments of %s don't fit its schema: %v", k.name, err), detail: err}
+				}
+			}
+			if !k.syntax.Done() {
+				return out, &misfit{message: fmt.Sprintf("arguments of %s end in the middle", k.name)}
+			}
+			k.complete = true
+		case wire.Malformed:
+			return out, &misfit{message: "malformed tool call: " + e.Text}
+		}
+	}
+	return out, nil
+}
+
+// upstreamEvent is an error that the engine reported inside its stream.
+type upstreamEvent struct{ raw []byte }
+
+func (e *upstreamEvent) Error() string { return "the engine reported an error: " + string(e.raw) }
+
+// chunk takes one event of the engine's stream and returns the chunks for the
+// client, each a whole JSON object. The chunks before an error are still good.
+func (r *generation) chunk(data []byte, includeUsage bool) ([][]byte, error) {
+	o, err := openai.Scan(data, r.limits)
+	if err != nil {
+		return nil, fmt.Errorf("the engine's stream is not JSON: %w", err)
+	}
+	if v, ok := o.Get("error"); ok && v.Kind() != 'n' {
+		return nil, &upstreamEvent{slices.Clone(v.Raw)}
+	}
+	if v, ok := o.Get("usage"); ok && v.Kind() == '{' {
+		r.usage = slices.Clone(v.Raw)
+	}
+	v, _ := o.Get("choices")
+	elements := openai.Elements(v)
+	if len(elements) == 0 {
+		if includeUsage {
+			return [][]byte{slices.Clone(data)}, nil
+		}
+		return nil, nil
+	}
+	r.head = o
+	if !includeUsage {
+		o.Delete("usage")
+	}
+	var out [][]byte
+	for _, e := range elements {
+		chunks, err := r.choiceChunk(o, e)
+		out = append(out, chunks...)
+		if err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// choiceChunk handles one choice of a chunk. The engine's own members of the
+// choice and of its delta survive; content is replaced by what the parser made
+// of it.
+func (r *generation) choiceChunk(head *openai.Object, v openai.Value) ([][]byte, error) {
+	co, ok := openai.ObjectOf(v)
+	if !ok {
+		return nil, errors.New("the engine sent a choice that is no object")
+	}
+	index := 0
+	if iv, ok := co.Get("index"); ok {
+		if n, ok := iv.Int(); ok {
+			index = int(n)
+		}
+	}
+	c, err := r.choiceAt(index)
+	if err != nil {
+		return nil, err
+	}
+	dv, _ := co.Get("delta")
+	do, ok := openai.ObjectOf(dv)
+	if !ok {
+		return nil, errors.New("the engine sent a chunk without a delta")
+	}
+	if tv, ok := do.Get("tool_calls"); ok && len(openai.Elements(tv)) > 0 {
+		return nil, errors.New("the engine parsed tool calls although it was sent no tools")
+	}
+	do.Delete("tool_calls")
+	for _, key := range []string{"reasoning_content", "reasoning"} {
+		if s := text(do, key); s != "" {
+			c.reasoning.WriteString(s)
+			break
+		}
+	}
+	if lv, ok := co.Get("logprobs"); ok {
+		if lo, ok := openai.ObjectOf(lv); ok {
+			content, _ := lo.Get("content")
+			for _, e := range openai.Elements(content) {
+				c.logprobs = append(c.logprobs, e.Raw)
+			}
+		}
+	}
+	content, hasContent := do.Get("content")
+	var deltas []delta
+	if hasContent {
+		if s, ok := content.String(); ok {
+			deltas, err = r.feed(c, s)
+		}
+	}
+	finish := text(co, "finish_reason")
+	if err == nil && finish != "" {
+		if c.finish != "" {
+			return nil, fmt.Errorf("the engine finished choice %d twice", index)
+		}
+		var more []delta
+		more, err = r.close(c, finish)
+		deltas = append(deltas, more...)
+	}
+	chunks := r.encode(head, co, do, hasContent, deltas, c.finish, err == nil && finish != "")
+	return chunks, err
+}
+
+// encode writes the deltas into copies of the engine's chunk. Members of the
+// engine's choice, such as logprobs, go with the first chunk only.
+func (r *generation) encode(head, co, do *openai.Object, hadContent bool, deltas []delta, finish string, finished bool) [][]byte {
+	var out [][]byte
+	emit := func(deltaJSON []byte, last bool) {
+		co.Set("delta", deltaJSON)
+		if last {
+			co.Set("finish_reason", openai.AppendString(nil, finish))
+		} else {
+			co.Set("finish_reason", []byte("null"))
+		}
+		choice := co.Bytes()
+		array := make([]byte, 0, len(choice)+2)
+		array = append(append(append(array, '['), choice...), ']')
+		head.Set("choices", array)
+		out = append(out, slices.Clone(head.Bytes()))
+		co.Delete("logprobs")
+	}
+	first := do
+	for i, d := range deltas {
+		last := finished && i == len(deltas)-1
+		plain := !d.isCall && d.thought == ""
+		if i == 0 && !plain && otherMembers(do) {
+			// keep the role or reasoning that came along with the text
+			do.Delete("content")
+			emit(slices.Clone(do.Bytes()), false)
+		}
+		if i > 0 || !plain {
+			first = nil
+		}
+		switch {
+		case d.isCall:
+			emit(d.callJSON(), last)
+		case d.thought != "":
+			emit(append(openai.AppendString([]byte(`{"reasoning_content":`), d.thought), '}'), last)
+		case first != nil:
+			first.Set("content", openai.AppendString(nil, d.text))
+			emit(slices.Clone(first.Bytes()), last)
+		default:
+			emit(append(openai.AppendString([]byte(`{"content":`), d.text), '}'), last)
+		}
+	}
+	if len(deltas) > 0 {
+		return out
+	}
+	// Nothing of the text can be shown yet, or the chunk had none.
+	if hadContent {
+		if cv, _ := do.Get("content"); cv.Kind() == '"' && len(cv.Raw) > 2 {
+			do.Delete("content")
+		}
+	}
+	if finished || len(do.Members()) > 0 {
+		emit(slices.Clone(do.Bytes()), finished)
+	}
+	return out
+}
+
+// otherMembers says whether a delta carries more than content.
+func otherMembers(do *openai.Object) bool {
+	return slices.ContainsFunc(do.Members(), func(m openai.Member) bool { return m.Key != "content" })
+}
+
+func (d *delta) callJSON() []byte {
+	b := fmt.Appendf(nil, `{"tool_calls":[{"index":%d`, d.call)
+	if d.name != "" {
+		b = openai.AppendString(append(b, `,"id":`...), d.id)
+		b = openai.AppendString(append(b, `,"type":"function","function":{"name":`...), d.name)
+		b = append(b, `,"arguments":""`...)
+	} else {
+		b = openai.AppendString(append(b, `,"function":{"arguments":`...), d.args)
+	}
+	return append(b, `}}]}`...)
+}
+
+// finished says whether every choice has its finish reason.
+func (r *generation) finished() bool {
+	return len(r.choices) > 0 && !slices.ContainsFunc(r.choices, func(c *choice) bool { return c.finish == "" })
+}
+
+// completion is the whole reply for a client that does not stream.
+func (r *generation) completion() []byte {
+	type function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	}
+	type wireCall struct {
+		ID       string   `json:"id"`
+		Type     string   `json:"type"`
+		Function function `json:"function"`
+	}
+	type message struct {
+		Role      string     `json:"role"`
+		Content   *string    `json:"content"`
+		Reasoning string     `json:"reasoning_content,omitempty"`
+		ToolCalls []wireCall `json:"tool_calls,omitempty"`
+	}
+	type wholeChoice struct {
+		Index        int     `json:"index"`
+		Message      message `json:"message"`
+		Logprobs     any     `json:"logprobs"` // null, or {"content":[…]}
+		FinishReason string  `json:"finish_reason"`
+	}
+	choices := make([]wholeChoice, len(r.choices))
+	for i, c := range r.choices {
+		m := message{Role: "assistant", Reasoning: c.reasoning.String() + c.thought.String()}
+		if s := c.text.String(); s != "" || len(c.calls) == 0 {
+			m.Content = &s
+		}
+		for _, k := range c.calls {
+			m.ToolCalls = append(m.ToolCalls, wireCall{k.id, "function", function{k.name, k.arguments.String()}})
+		}
+		choices[i] = wholeChoice{Index: c.index, Message: m, FinishReason: c.finish}
+		if c.logprobs != nil {
+			content := slices.Concat([]byte("["), bytes.Join(c.logprobs, []byte(",")), []byte("]"))
+			choices[i].Logprobs = map[string]json.RawMessage{"content": content}
+		}
+	}
+	var raw bytes.Buffer
+	enc := json.NewEncoder(&raw)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(choices); err != nil {
+		panic("proxy: choices do not marshal: " + err.Error()) // strings, integers and scanned JSON only
+	}
+	o := r.head
+	o.Set("object", []byte(`"chat.completion"`))
+	o.Set("choices", bytes.TrimSpace(raw.Bytes()))
+	if r.usage != nil {
+		o.Set("usage", r.usage)
+	}
+	return o.Bytes()
+}
+
+// raw is all text that the engine generated for the choice.
+func (c *choice) raw() string {
+	if c.parser == nil {
+		return c.text.String()
+	}
+	return c.parser.Raw()
+}
+
+// said is what the client was given for a choice, as it will send it back.
+func (c *choice) said() prefix.Message {
+	m := prefix.Message{Role: "assistant", Text: c.text.String()}
+	for _, k := range c.calls {
+		m.Calls = append(m.Calls, prefix.Call{ID: k.id, Name: k.name, Arguments: k.arguments.String()})
+	}
+	return m
+}

@@ -1,0 +1,299 @@
+package proxy
+
+import (
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Record is what was decided about one chat request, and what came of it. It is
+// served under /sidecar/v1/sessions and summed up under /sidecar/v1/report.
+type Record struct {
+	ID           string    `json:"id"`
+	Time         time.Time `json:"time"`
+	Model        string    `json:"model"`
+	Conversation string    `json:"conversation,omitempty"` // start of the epoch's key
+	Epoch        string    `json:"epoch,omitempty"`        // why a new epoch was started, at the turn that did
+	Mode         string    `json:"mode"`                   // owned, passthrough or observe
+	Reason       string    `json:"reason,omitempty"`       // why a request was passed through
+	Stream       bool      `json:"stream"`
+
+	Messages   int  `json:"messages"`
+	Recognised int  `json:"recognised"`      // messages with a recorded decision
+	Retry      bool `json:"retry,omitempty"` // the tools of this turn were chosen by an earlier request
+
+	AllTools       int      `json:"all_tools"`        // tools on offer
+	AllToolsTokens int      `json:"all_tools_tokens"` // schema tokens of all of them
+	Shown          int      `json:"shown"`            // tools in the prompt, front and late
+	Visible        []string `json:"visible"`          // their names
+	ShownTokens    int      `json:"shown_tokens"`
+	FrontTokens    int      `json:"front_tokens"` // of these, in the front block
+	Added          []Chosen `json:"added,omitempty"`
+	AddedTokens    int      `json:"added_tokens"`
+	Dropped        []string `json:"dropped,omitempty"` // found but not added, and why
+
+	Constraint string   `json:"constraint"`        // structural tag, checked, none or off
+	Checked    []string `json:"checked,omitempty"` // tools whose arguments the tag can't hold exactly, and why
+	Fallback   string   `json:"fallback,omitempty"`
+	Shaped     []Shaped `json:"shaped,omitempty"`
+
+	// Counts are exact when the tokenizer is the engine's own, else estimates.
+	TokensExact    bool `json:"tokens_exact"`
+	PromptTokens   int  `json:"prompt_tokens"`          // as rendered by us; 0 when not known
+	PrefixTokens   int  `json:"prefix_tokens"`          // shared with the previous turn's prompt and reply
+	ExpectedCached int  `json:"expected_cached_tokens"` // PrefixTokens down to the cache block
+
+	Reported *Reported `json:"reported,omitempty"` // by the engine
+	Calls    []string  `json:"calls,omitempty"`
+	Finish   []string  `json:"finish,omitempty"`
+	Error    string    `json:"error,omitempty"`
+
+	Timing []StageTime `json:"timing,omitempty"`
+	// FirstByte and Total are milliseconds from the request's arrival to the
+	// engine's first event and to the end.
+	FirstByte float64 `json:"first_byte_ms,omitempty"`
+	Total     float64 `json:"total_ms,omitempty"`
+}
+
+// Chosen is one tool that a turn added.
+type Chosen struct {
+	Name   string  `json:"name"`
+	Score  float64 `json:"score"`
+	Tokens int     `json:"tokens"`
+	Why    string  `json:"why"`
+}
+
+// Shaped is one tool result that was cut to its allowance.
+type Shaped struct {
+	Message int `json:"message"` // index in the client's list
+	Tokens  int `json:"tokens"`
+	Kept    int `json:"kept"`
+}
+
+// Reported is the engine's own accounting.
+type Reported struct {
+	Prompt     int `json:"prompt_tokens"`
+	Completion int `json:"completion_tokens"`
+	Cached     int `json:"cached_tokens"` // -1 when the engine does not tell
+}
+
+// StageTime is the time of one stage in milliseconds.
+type StageTime struct {
+	Stage        string  `json:"stage"`
+	Milliseconds float64 `json:"ms"`
+}
+
+// Report sums up all records since the start.
+type Report struct {
+	Requests    int            `json:"requests"`
+	Owned       int            `json:"owned"`
+	Observed    int            `json:"observed"`
+	Passed      int            `json:"passed_through"`
+	PassReasons map[string]int `json:"pass_reasons"`
+	// AllToolsTokens and ShownTokens compare, over owned and observed turns, the
+	// schema tokens of showing every tool with those that were or would have been
+	// shown.
+	AllToolsTokens int `json:"all_tools_tokens"`
+	ShownTokens    int `json:"shown_tokens"`
+	SavedTokens    int `json:"saved_tokens"`
+	// ObservationTokens went in as tool results and ObservationKept remained.
+	ObservationTokens int            `json:"observation_tokens"`
+	ObservationKept   int            `json:"observation_kept"`
+	PromptTokens      int            `json:"prompt_tokens"` // as the engine reported them
+	CachedTokens      int            `json:"cached_tokens"`
+	ExpectedCached    int            `json:"expected_cached_tokens"`
+	Epochs            int            `json:"epochs"`
+	Fallbacks         map[string]int `json:"fallbacks"`
+	Misfits           int            `json:"misfits"`
+	// PrefixBreaks counts, by what stands at the first difference, the turns
+	// whose prompt as the client sent it does not begin with the turn before.
+	PrefixBreaks map[string]int `json:"prefix_breaks"`
+	PrefixLost   int            `json:"prefix_lost_tokens"` // tokens of the turn before behind that point
+}
+
+// maxReasons bounds the distinct reasons that a report counts one by one.
+const maxReasons = 64
+
+// records keeps the last records and their sum.
+type records struct {
+	// mu guards the fields below.
+	mu   sync.Mutex
+	ring []Record
+	next int
+	sum  Report
+}
+
+func newRecords(keep int) *records {
+	return &records{ring: make([]Record, 0, max(keep, 1)), sum: Report{PassReasons: map[string]int{}, Fallbacks: map[string]int{}, PrefixBreaks: map[string]int{}}}
+}
+
+func (r *records) add(rec Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.ring) < cap(r.ring) {
+		r.ring = append(r.ring, rec)
+	} else {
+		r.ring[r.next] = rec
+		r.next = (r.next + 1) % len(r.ring)
+	}
+	s := &r.sum
+	s.Requests++
+	switch rec.Mode {
+	case "owned":
+		s.Owned++
+	case "observe":
+		s.Observed++
+	default:
+		s.Passed++
+		tally(s.PassReasons, rec.Reason)
+	}
+	if rec.Mode != "passthrough" {
+		s.AllToolsTokens += rec.AllToolsTokens
+		s.ShownTokens += rec.ShownTokens
+		s.SavedTokens = s.AllToolsTokens - s.ShownTokens
+		s.ExpectedCached += rec.ExpectedCached
+	}
+	for _, o := range rec.Shaped {
+		s.ObservationTokens += o.Tokens
+		s.ObservationKept += o.Kept
+	}
+	if rec.Reported != nil {
+		s.PromptTokens += rec.Reported.Prompt
+		s.CachedTokens += max(rec.Reported.Cached, 0)
+	}
+	if rec.Epoch != "" {
+		s.Epochs++
+	}
+	if rec.Fallback != "" {
+		tally(s.Fallbacks, rec.Fallback)
+	}
+}
+
+// tally counts a reason; beyond maxReasons distinct ones they count as "other".
+func tally(m map[string]int, reason string) {
+	if _, ok := m[reason]; !ok && len(m) >= maxReasons {
+		reason = "other"
+	}
+	m[reason]++
+}
+
+// last returns the records kept, oldest first.
+func (r *records) last() []Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Record, 0, len(r.ring))
+	out = append(out, r.ring[r.next:]...)
+	return append(out, r.ring[:r.next]...)
+}
+
+// report returns a copy of the sum.
+func (r *records) report() Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.sum
+	s.PassReasons, s.Fallbacks, s.PrefixBreaks = clone(s.PassReasons), clone(s.Fallbacks), clone(s.PrefixBreaks)
+	return s
+}
+
+func clone(m map[string]int) map[string]int {
+	out := make(map[string]int, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}
+
+func (r *records) misfit() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sum.Misfits++
+}
+
+// broken counts one turn whose prompt lost tokens of the turn before.
+func (r *records) broken(where string, tokens int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	tally(r.sum.PrefixBreaks, where)
+	r.sum.PrefixLost += tokens
+}
+
+// note keeps a record, and counts it.
+func (s *stages) note(rec *Record) {
+	s.records.add(*rec)
+	s.metrics.count(rec)
+}
+
+// serveSessions lists the last decision records, newest last.
+func (p *Proxy) serveSessions(x *exchange) {
+	list := []Record{}
+	if s, ok := p.stages.(*stages); ok {
+		list = s.records.last()
+	}
+	x.replyJSON(map[string][]Record{"sessions": list})
+}
+
+// serveReport sums up what the stages did, or would have done, since the start.
+func (p *Proxy) serveReport(x *exchange) {
+	var r Report
+	if s, ok := p.stages.(*stages); ok {
+		r = s.records.report()
+	}
+	x.replyJSON(r)
+}
+
+func (x *exchange) replyJSON(v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // our own types
+	}
+	x.reply(200, http.Header{"Content-Type": {"application/json"}}, append(body, '\n'))
+}
+
+// stageMetrics count what the stages decided.
+type stageMetrics struct {
+	turns, fallbacks, schemaTokens, promptTokens, epochs *prometheus.CounterVec
+	stage                                                *prometheus.HistogramVec
+}
+
+func newStageMetrics(r *prometheus.Registry) *stageMetrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := &stageMetrics{
+		turns:        counter("sidecar_turns_total", "Chat requests by mode: owned, passthrough, observe or refused.", "mode"),
+		fallbacks:    counter("sidecar_constraint_total", "Chat requests by how their tool calls were held to the schemas.", "constraint"),
+		schemaTokens: counter("sidecar_schema_tokens_total", "Schema tokens of all tools on offer, and of those shown.", "which"),
+		promptTokens: counter("sidecar_prompt_tokens_total", "Prompt tokens as the engine reported them, those it found cached, and those the ledger expected cached.", "which"),
+		epochs:       counter("sidecar_epochs_total", "Conversations whose prompt had to start anew."),
+		stage: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sidecar_stage_seconds", Help: "Time of one stage for one request.",
+			Buckets: []float64{25e-6, 100e-6, 250e-6, 1e-3, 2.5e-3, 10e-3, 50e-3, 250e-3},
+		}, []string{"stage"}),
+	}
+	r.MustRegister(m.turns, m.fallbacks, m.schemaTokens, m.promptTokens, m.epochs, m.stage)
+	return m
+}
+
+func (m *stageMetrics) count(rec *Record) {
+	m.turns.WithLabelValues(rec.Mode).Inc()
+	for _, t := range rec.Timing {
+		m.stage.WithLabelValues(t.Stage).Observe(t.Milliseconds / 1e3)
+	}
+	if rec.Reported != nil {
+		m.promptTokens.WithLabelValues("reported").Add(float64(rec.Reported.Prompt))
+		m.promptTokens.WithLabelValues("cached").Add(float64(max(rec.Reported.Cached, 0)))
+		m.promptTokens.WithLabelValues("expected_cached").Add(float64(rec.ExpectedCached))
+	}
+	if rec.Mode != "owned" && rec.Mode != "observe" {
+		return
+	}
+	m.fallbacks.WithLabelValues(rec.Constraint).Inc()
+	m.schemaTokens.WithLabelValues("all").Add(float64(rec.AllToolsTokens))
+	m.schemaTokens.WithLabelValues("shown").Add(float64(rec.ShownTokens))
+	if rec.Epoch != "" {
+		m.epochs.WithLabelValues().Inc()
+	}
+}

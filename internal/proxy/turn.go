@@ -1,0 +1,297 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/toolsidecar/sidecar/grammar"
+	"github.com/toolsidecar/sidecar/internal/openai"
+)
+
+// wants: every chat request is looked at; plan says which ones are left alone.
+func (s *stages) wants(*openai.Object) bool { return true }
+
+// serve runs one chat completion through the stages.
+//
+// The failure policy: retrieval and prefix fail open to the client's bytes; a
+// constraint that the engine refuses is left out and every call is checked; a
+// reply that breaks the contract is an error, also in the middle of a stream.
+func (s *stages) serve(x *exchange, o *openai.Object) {
+	rec := &Record{ID: x.id, Time: x.start, Mode: "passthrough"}
+	defer func() {
+		rec.Total = milliseconds(time.Since(x.start))
+		if rec.Error == "" {
+			rec.Error = x.kind
+		}
+		s.note(rec)
+	}()
+	if s.cfg.Observe {
+		finish := s.observe(x, rec)
+		x.p.forward(x, true)
+		finish()
+		return
+	}
+	t, err := s.plan(x.ctx, x.req, o, rec)
+	var u *unstaged
+	var e *openai.Error
+	switch {
+	case errors.As(err, &u):
+		rec.Mode, rec.Reason = "passthrough", u.reason
+		x.extra = rec.header()
+		x.p.forward(x, true)
+	case errors.As(err, &e):
+		rec.Mode = "refused"
+		x.p.refuse(x, "bad_request", e)
+	case err != nil:
+		panic(err) // plan returns these two kinds
+	default:
+		rec.Stream, rec.TokensExact = t.stream, t.info.TokenizerExact
+		s.run(x, t)
+	}
+}
+
+// run sends the turn and answers the client. A body with a constraint that the
+// engine refuses is sent once more without: calls are checked either way, and the
+// names that may be called stay closed.
+func (s *stages) run(x *exchange, t *turn) {
+	refusal, done := s.attempt(x, t)
+	if done {
+		return
+	}
+	t.record.Constraint = "checked"
+	t.record.Fallback = "the engine refused the constraint: " + refusal
+	t.withoutConstraint()
+	s.attempt(x, t)
+}
+
+// attempt sends t.body. It returns false, with the engine's words, when the
+// engine refused the constraint and nothing has been sent to the client.
+func (s *stages) attempt(x *exchange, t *turn) (refusal string, done bool) {
+	resp, e := x.p.send(x, t.body)
+	if e != nil {
+		if e.Code == "engine_unreachable" {
+			s.engine.forget()
+		}
+		x.engineFault(e)
+		return "", true
+	}
+	if resp.StatusCode != http.StatusOK {
+		body, err := readReply(resp, maxRefusal, func() {})
+		resp.Body.Close()
+		if err == nil && resp.StatusCode == http.StatusBadRequest && t.emitted.Format != nil && aboutConstraint(body) {
+			return message(body), false
+		}
+		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), errorReader{err}))
+		x.extra = t.record.header()
+		x.p.relay(x, resp, true)
+		return "", true
+	}
+	defer resp.Body.Close()
+	return s.answer(x, resp, t)
+}
+
+// errorReader ends a body that was read before: with the error that ended it, or
+// with io.EOF.
+type errorReader struct{ err error }
+
+func (r errorReader) Read([]byte) (int, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	return 0, io.EOF
+}
+
+// maxRefusal bounds the body of an error answer in bytes.
+const maxRefusal = 1 << 20
+
+// aboutConstraint says whether a refusal speaks of the grammar rather than of the
+// client's request: both engines name it in the message.
+func aboutConstraint(body []byte) bool {
+	for _, word := range []string{"structural_tag", "structural tag", "grammar", "response_format", "xgrammar"} {
+		if bytes.Contains(body, []byte(word)) {
+			return true
+		}
+	}
+	return false
+}
+
+// message is the text of an engine's error object: {"error":{"message":…}}, or
+// {"message":…} as SGLang writes it.
+func message(body []byte) string {
+	o, err := openai.Scan(body, openai.Limits{})
+	if err != nil {
+		return cutText(strings.TrimSpace(string(body)), 300)
+	}
+	if v, ok := o.Get("error"); ok {
+		if e, ok := openai.ObjectOf(v); ok {
+			o = e
+		}
+	}
+	return cutText(text(o, "message"), 300)
+}
+
+// withoutConstraint rewrites the body with the client's own response_format.
+func (t *turn) withoutConstraint() {
+	if t.format != nil {
+		t.object.Set("response_format", t.format)
+	} else {
+		t.object.Delete("response_format")
+	}
+	t.emitted.Format = nil
+	t.body = t.object.Bytes()
+}
+
+// answer turns the engine's stream into the client's answer. SGLang reports a
+// constraint that it can't compile as the first event of a stream with status
+// 200, so that the client's status waits for the first event.
+func (s *stages) answer(x *exchange, resp *http.Response, t *turn) (refusal string, done bool) {
+	x.within(x.p.cfg.StallTimeout, errStalled)
+	defer func() { x.clock.Stop() }()
+	x.p.metrics.streams.Inc()
+	defer x.p.metrics.streams.Dec()
+	r := &generation{
+		family: t.info.Family,
+		tools:  t.offered,
+		none:   t.choice.Mode == grammar.None,
+		limits: openai.Limits{MaxBytes: x.p.cfg.MaxEvent},
+		newID:  func() string { return "call_" + strings.ReplaceAll(uuid.NewString(), "-", "") },
+	}
+	events := openai.NewReader(resp.Body, x.p.cfg.MaxEvent)
+	for {
+		e, err := events.Next()
+		if err == io.EOF && x.ctx.Err() == nil || err == nil && bytes.Equal(e.Data, doneData) {
+			break
+		}
+		if err != nil {
+			t.settle(r, false)
+			x.engineFault(classify(context.Cause(x.ctx), err))
+			return "", true
+		}
+		x.alive()
+		if t.record.FirstByte == 0 {
+			t.record.FirstByte = milliseconds(time.Since(x.start))
+		}
+		chunks, err := r.chunk(slices.Clone(e.Data), t.includeUsage)
+		var reported *upstreamEvent
+		if errors.As(err, &reported) && r.head == nil && t.emitted.Format != nil && aboutConstraint(reported.raw) {
+			return message(reported.raw), false
+		}
+		if t.stream && len(chunks) > 0 && !s.stream(x, t, chunks) {
+			t.settle(r, false)
+			return "", true
+		}
+		if err != nil {
+			t.settle(r, false)
+			s.fault(x, err)
+			return "", true
+		}
+	}
+	if !r.finished() {
+		t.settle(r, false)
+		x.engineFault(serverError(502, "engine_cut", "The engine's stream ended before its finish reason."))
+		return "", true
+	}
+	t.settle(r, true)
+	if t.stream {
+		x.complete = s.stream(x, t, nil) && x.write([]byte("data: [DONE]\n\n")) == nil
+		return "", true
+	}
+	x.extra = t.record.header()
+	x.reply(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, r.completion())
+	return "", true
+}
+
+// stream sends chunks as events, the head first. It returns false when the
+// client is gone.
+func (s *stages) stream(x *exchange, t *turn, chunks [][]byte) bool {
+	if x.status == 0 {
+		x.stream = true
+		x.extra = t.record.header()
+		h := http.Header{"Content-Type": {"text/event-stream; charset=utf-8"}, "Cache-Control": {"no-cache"}}
+		if x.begin(http.StatusOK, h) != nil {
+			return false
+		}
+	}
+	if len(chunks) == 0 {
+		return true
+	}
+	var b []byte
+	for _, c := range chunks {
+		b = append(append(append(b, "data: "...), c...), "\n\n"...)
+	}
+	return x.write(b) == nil
+}
+
+// fault tells the client of a reply that can't be handed on.
+func (s *stages) fault(x *exchange, err error) {
+	var m *misfit
+	if errors.As(err, &m) {
+		s.records.misfit()
+		e := &openai.Error{Status: 502, Type: "tool_call_error", Code: "tool_call_misfit", Message: "The model's reply was withheld: " + m.message + "."}
+		var g *grammar.Misfit
+		if errors.As(m.detail, &g) {
+			e.Param = g.Loc
+		}
+		x.engineFault(e)
+		return
+	}
+	code := "engine_bad_reply"
+	if errors.As(err, new(*upstreamEvent)) {
+		code = "engine_error_event"
+	}
+	x.engineFault(serverError(502, code, err.Error()))
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / 1e6 }
+
+// settle puts the outcome into the record and, when the engine finished the
+// turn, into the ledger. A cut turn is an open branch and is not recorded.
+func (t *turn) settle(r *generation, whole bool) {
+	if r.usage != nil {
+		t.record.Reported = reported(r.usage)
+	}
+	for _, c := range r.choices {
+		t.record.Finish = append(t.record.Finish, c.finish)
+		for _, k := range c.calls {
+			t.record.Calls = append(t.record.Calls, k.name)
+		}
+	}
+	for _, c := range r.choices {
+		if whole && (c.finish == "stop" || c.finish == "tool_calls") {
+			t.conv.Reply(c.said(), c.raw(), c.reasoning.String())
+		}
+	}
+}
+
+// reported reads the engine's usage object.
+func reported(usage []byte) *Reported {
+	o, err := openai.Scan(usage, openai.Limits{})
+	if err != nil {
+		return nil
+	}
+	rep := &Reported{Prompt: integer(o, "prompt_tokens", 0), Completion: integer(o, "completion_tokens", 0), Cached: -1}
+	if v, ok := o.Get("prompt_tokens_details"); ok {
+		if d, ok := openai.ObjectOf(v); ok {
+			rep.Cached = integer(d, "cached_tokens", -1)
+		}
+	}
+	return rep
+}
+
+// integer is the integer member of an object, or absent.
+func integer(o *openai.Object, key string, absent int) int {
+	if v, ok := o.Get(key); ok {
+		if n, ok := v.Int(); ok {
+			return int(n)
+		}
+	}
+	return absent
+}

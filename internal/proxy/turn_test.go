@@ -1,0 +1,558 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/toolsidecar/sidecar/internal/catalog"
+	"github.com/toolsidecar/sidecar/models/tokenizer"
+	"github.com/toolsidecar/sidecar/models/wire"
+	"github.com/toolsidecar/sidecar/tokenbudget"
+)
+
+// scripted is an engine that answers the probe and then replies with the texts
+// it was given, one a request, whatever the prompt.
+type scripted struct {
+	t      testing.TB
+	family *wire.Family
+
+	mu      sync.Mutex // guards what follows
+	replies []scriptedReply
+	bodies  []scriptedBody
+}
+
+type scriptedReply struct {
+	text   string
+	finish string // "" is stop
+	status int    // 0 is 200
+	body   string // of a status other than 200, or raw events when raw is set
+	raw    bool
+}
+
+// scriptedBody is what the engine was sent, as far as the tests look at it.
+type scriptedBody struct {
+	Messages []struct{ Role, Content string }
+	Tools    json.RawMessage
+	Choice   json.RawMessage `json:"tool_choice"`
+	Stream   bool
+	Format   json.RawMessage `json:"response_format"`
+	Marker   json.RawMessage `json:"x_marker"`
+	raw      []byte
+}
+
+func newScripted(t testing.TB) (*scripted, *httptest.Server) {
+	f, err := wire.ByName("hermes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scripted{t: t, family: f}
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	return s, srv
+}
+
+func (s *scripted) say(replies ...scriptedReply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replies = append(s.replies, replies...)
+}
+
+// took returns the bodies received since the last call.
+func (s *scripted) took() []scriptedBody {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.bodies
+	s.bodies = nil
+	return out
+}
+
+func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	switch r.URL.Path {
+	case "/version":
+		fmt.Fprint(w, `{"version":"0.32.0"}`)
+	case "/metrics":
+		fmt.Fprint(w, "# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{block_size=\"16\"} 1.0\n")
+	case "/v1/models":
+		fmt.Fprint(w, `{"data":[{"id":"m","owned_by":"vllm","max_model_len":40960}]}`)
+	case "/tokenize":
+		var body struct {
+			Messages []wire.Message
+			Tools    []json.RawMessage
+		}
+		if err := json.Unmarshal(raw, &body); err != nil {
+			http.Error(w, err.Error(), 400)
+			return
+		}
+		text := s.family.Render(nil, body.Messages, body.Tools, wire.Options{AddGenerationPrompt: true})
+		json.NewEncoder(w).Encode(map[string]any{"tokens": tokenizer.Qwen3().Encode(nil, string(text))})
+	case "/detokenize":
+		var body struct{ Tokens []int32 }
+		if err := json.Unmarshal(raw, &body); err != nil {
+			http.Error(w, err.Error(), 400)
+			return
+		}
+		text, _ := tokenizer.Qwen3().Decode(nil, body.Tokens)
+		json.NewEncoder(w).Encode(map[string]string{"prompt": string(text)})
+	case "/v1/chat/completions":
+		s.chat(w, raw)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (s *scripted) chat(w http.ResponseWriter, raw []byte) {
+	if bytes.Contains(raw, []byte(`"begin":"ok "`)) { // the probe's tag
+		fmt.Fprint(w, `{"choices":[{"index":0}]}`)
+		return
+	}
+	var body scriptedBody
+	if err := json.Unmarshal(raw, &body); err != nil {
+		http.Error(w, err.Error(), 400)
+		return
+	}
+	body.raw = raw
+	s.mu.Lock()
+	s.bodies = append(s.bodies, body)
+	if len(s.replies) == 0 {
+		s.mu.Unlock()
+		s.t.Error("the engine was asked once more than the script has replies")
+		http.Error(w, "no script", 500)
+		return
+	}
+	reply := s.replies[0]
+	s.replies = s.replies[1:]
+	s.mu.Unlock()
+	if reply.status != 0 {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(reply.status)
+		io.WriteString(w, reply.body)
+		return
+	}
+	if !body.Stream {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"id":"c1","choices":[{"index":0,"message":{"role":"assistant","content":%q},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":1}}`, reply.text)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	if reply.raw {
+		io.WriteString(w, reply.body)
+		return
+	}
+	var pieces []string
+	for text := reply.text; text != ""; {
+		n := min(3, len(text))
+		pieces, text = append(pieces, text[:n]), text[n:]
+	}
+	finish := reply.finish
+	if finish == "" {
+		finish = "stop"
+	}
+	for _, c := range engineChunks(pieces, finish) {
+		fmt.Fprintf(w, "data: %s\n\n", c)
+	}
+	io.WriteString(w, "data: [DONE]\n\n")
+}
+
+// toolList writes n tools with ten words of description each; tool i is about
+// topic i.
+func toolList(n int) string {
+	topics := []string{"weather", "invoice", "calendar", "kubernetes", "translation", "warehouse", "payroll", "ticket", "playlist", "recipe"}
+	var list []string
+	for i := range n {
+		topic := topics[i%len(topics)]
+		name := fmt.Sprintf("%s_lookup_%d", topic, i)
+		if i < len(topics) {
+			name = "get_" + topic
+		}
+		list = append(list, fmt.Sprintf(`{"type":"function","function":{"name":%q,"description":"Look up the %s of one customer, number %d.","parameters":{"type":"object","properties":{"id":{"type":"integer","minimum":0,"maximum":99}},"required":["id"]}}}`, name, topic, i))
+	}
+	return "[" + strings.Join(list, ",") + "]"
+}
+
+// sidecar is a proxy with stages in front of an engine, as a test drives it.
+type sidecar struct {
+	t   testing.TB
+	p   *Proxy
+	srv *httptest.Server
+}
+
+func allStages() StageConfig {
+	return StageConfig{Retrieval: true, Prefix: true, Grammar: true, TokenBudget: true, Counter: tokenizer.Qwen3(), Budget: tokenbudget.Config{MaxTokens: 200}}
+}
+
+func newSidecar(t testing.TB, engine string, stages StageConfig) *sidecar {
+	p, err := New(Config{Engine: engine, Stages: stages})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(p.Handler())
+	t.Cleanup(func() { srv.Close(); p.Close() })
+	return &sidecar{t, p, srv}
+}
+
+// ask posts a chat request and returns status, header and body.
+func (s *sidecar) ask(body string) (int, http.Header, []byte) {
+	s.t.Helper()
+	resp, err := http.Post(s.srv.URL+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, raw
+}
+
+func (s *sidecar) report() Report { return s.p.stages.(*stages).records.report() }
+func (s *sidecar) last() Record {
+	list := s.p.stages.(*stages).records.last()
+	return list[len(list)-1]
+}
+
+const callWeather = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"id\": 7}}\n</tool_call>"
+
+func chatBody(tools, messages, more string) string {
+	if tools != "" {
+		tools = `"tools":` + tools + `,`
+	}
+	return `{"model":"m",` + tools + `"messages":` + messages + more + `,"x_marker":{"kept":1e2}}`
+}
+
+// TestTurn: one request with many tools, whole and streamed.
+func TestTurn(t *testing.T) {
+	eng, srv := newScripted(t)
+	s := newSidecar(t, srv.URL, allStages())
+	for _, stream := range []bool{false, true} {
+		eng.say(scriptedReply{text: callWeather})
+		more := ""
+		if stream {
+			more = `,"stream":true,"stream_options":{"include_usage":true}`
+		}
+		status, header, body := s.ask(chatBody(toolList(200), `[{"role":"system","content":"Be terse."},{"role":"user","content":"Show the weather of customer 7"}]`, more))
+		if status != 200 {
+			t.Fatalf("status %d: %s", status, body)
+		}
+		var got seen
+		if stream {
+			for event := range strings.SplitSeq(string(body), "\n\n") {
+				if data, ok := strings.CutPrefix(event, "data: "); ok && data != "[DONE]" {
+					got.take(t, []byte(data))
+				}
+			}
+			if !strings.HasSuffix(string(body), "data: [DONE]\n\n") {
+				t.Error("the stream does not end with [DONE]")
+			}
+		} else {
+			got = whole(t, body)
+		}
+		if want := `get_weather({"id": 7}) finish=tool_calls`; printSeen(got) != want {
+			t.Errorf("stream %v: %s, want %s", stream, printSeen(got), want)
+		}
+		if header.Get("X-Sidecar-Mode") != "owned" || !strings.Contains(header.Get("X-Sidecar-Tools"), "get_weather") || header.Get("Server-Timing") == "" {
+			t.Errorf("headers %v", header)
+		}
+		sent := eng.took()[0]
+		if sent.Tools != nil || sent.Choice != nil || !sent.Stream || string(sent.Marker) != `{"kept":1e2}` {
+			t.Errorf("sent tools %s, choice %s, stream %v, marker %s", sent.Tools, sent.Choice, sent.Stream, sent.Marker)
+		}
+		if !strings.Contains(string(sent.Format), "structural_tag") || !strings.Contains(string(sent.Format), "get_weather") {
+			t.Errorf("constraint %s", sent.Format)
+		}
+		roles := ""
+		for _, m := range sent.Messages {
+			roles += m.Role + " "
+		}
+		if roles != "system user assistant user " {
+			t.Errorf("roles %s", roles)
+		}
+		if !strings.HasPrefix(sent.Messages[0].Content, "Be terse.\n\n# Tools") || !strings.Contains(sent.Messages[0].Content, "more tools exist") {
+			t.Errorf("system text %q", sent.Messages[0].Content)
+		}
+		if late := sent.Messages[3].Content; !strings.Contains(late, `"get_weather"`) || strings.Count(late, "\n{") > DefaultTopK {
+			t.Errorf("late block %q", late)
+		}
+		rec := s.last()
+		if rec.AllTools != 200 || rec.ShownTokens == 0 || rec.ShownTokens > DefaultTokens || rec.AllToolsTokens < 10*rec.ShownTokens {
+			t.Errorf("record: %d tools of %d tokens, shown %d tokens", rec.AllTools, rec.AllToolsTokens, rec.ShownTokens)
+		}
+		if rec.Reported == nil || rec.Reported.Cached != 8 {
+			t.Errorf("reported %+v", rec.Reported)
+		}
+	}
+}
+
+// TestConversation plays three turns of an agent that renumbers ids and checks
+// that each prompt begins with the one before and what the engine said then.
+func TestConversation(t *testing.T) {
+	eng, srv := newScripted(t)
+	s := newSidecar(t, srv.URL, allStages())
+	tools := toolList(200)
+	long := strings.Repeat("line of a long result\\n", 400)
+	user := `{"role":"user","content":"Show the weather of customer 7"}`
+	call := `{"role":"assistant","content":null,"tool_calls":[{"id":"other_id","type":"function","function":{"name":"get_weather","arguments":"{\"id\":7}"}}]}`
+	result := `{"role":"tool","tool_call_id":"other_id","content":"` + long + `"}`
+	said := `{"role":"assistant","content":"It rains."}`
+	next := `{"role":"user","content":"Now the invoice of customer 9, please"}`
+	turns := []struct{ messages, reply string }{
+		{`[` + user + `]`, callWeather},
+		{`[` + user + `,` + call + `,` + result + `]`, "It rains."},
+		{`[` + user + `,` + call + `,` + result + `,` + said + `,` + next + `]`, "<tool_call>\n{\"name\": \"get_invoice\", \"arguments\": {\"id\": 9}}\n</tool_call>"},
+	}
+	before := ""
+	for i, turn := range turns {
+		eng.say(scriptedReply{text: turn.reply})
+		status, header, body := s.ask(chatBody(tools, turn.messages, ""))
+		if status != 200 {
+			t.Fatalf("turn %d: status %d: %s", i, status, body)
+		}
+		sent := eng.took()[0]
+		var now strings.Builder
+		for _, m := range sent.Messages {
+			fmt.Fprintf(&now, "%s %q\n", m.Role, m.Content)
+		}
+		if !strings.HasPrefix(now.String(), before) {
+			t.Fatalf("turn %d does not continue the one before:\n--- before\n%s\n--- now\n%s", i, before, now.String())
+		}
+		before = now.String() + fmt.Sprintf("assistant %q\n", turn.reply)
+		rec := s.last()
+		if i > 0 && (rec.ExpectedCached == 0 || header.Get("X-Sidecar-Expected-Cached-Tokens") != fmt.Sprint(rec.ExpectedCached)) {
+			t.Errorf("turn %d expects %d cached tokens, header %q", i, rec.ExpectedCached, header.Get("X-Sidecar-Expected-Cached-Tokens"))
+		}
+		switch i {
+		case 1:
+			if len(rec.Shaped) != 1 || rec.Shaped[0].Message != 2 || rec.Shaped[0].Kept > 200 {
+				t.Errorf("shaped %+v", rec.Shaped)
+			}
+			if len(rec.Added) != 0 {
+				t.Errorf("a turn within a tool loop added %+v", rec.Added)
+			}
+		case 2:
+			if !slices.ContainsFunc(rec.Added, func(c Chosen) bool { return c.Name == "get_invoice" }) {
+				t.Errorf("added %+v", rec.Added)
+			}
+		}
+	}
+}
+
+// TestToolChoice: what each tool_choice allows, and how the engine is told.
+func TestToolChoice(t *testing.T) {
+	user := `[{"role":"user","content":"weather please"}]`
+	other := "<tool_call>\n{\"name\": \"get_invoice\", \"arguments\": {\"id\": 1}}\n</tool_call>"
+	for _, tt := range []struct {
+		name, more, reply string
+		status            int
+		want              string
+	}{
+		{"auto text", `,"tool_choice":"auto"`, "Hi", 200, `content="Hi" finish=stop`},
+		{"none keeps text", `,"tool_choice":"none"`, "a <tool_call> b", 200, `content="a <tool_call> b" finish=stop`},
+		{"required", `,"tool_choice":"required"`, callWeather, 200, `get_weather({"id": 7}) finish=tool_calls`},
+		{"named", `,"tool_choice":{"type":"function","function":{"name":"get_weather"}}`, callWeather, 200, `get_weather({"id": 7}) finish=tool_calls`},
+		{"named, other called", `,"tool_choice":{"type":"function","function":{"name":"get_weather"}}`, other, 502, "get_invoice"},
+		{"allowed tools", `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"get_weather"}}]}}`, callWeather, 200, `get_weather({"id": 7}) finish=tool_calls`},
+		{"allowed tools, other called", `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"get_weather"}}]}}`, other, 502, "get_invoice"},
+		{"parallel", `,"parallel_tool_calls":true`, callWeather + "\n" + other, 200, `get_weather({"id": 7}) get_invoice({"id": 1}) finish=tool_calls`},
+		{"arguments out of range", ``, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"id\": 700}}\n</tool_call>", 502, "don't fit its schema"},
+		{"unknown named", `,"tool_choice":{"type":"function","function":{"name":"nosuch"}}`, "", 400, "nosuch"},
+		{"unknown mode", `,"tool_choice":"sometimes"`, "", 400, "sometimes"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			eng, srv := newScripted(t)
+			s := newSidecar(t, srv.URL, allStages())
+			if tt.status != 400 {
+				eng.say(scriptedReply{text: tt.reply})
+			}
+			status, _, body := s.ask(chatBody(toolList(8), user, tt.more))
+			if status != tt.status {
+				t.Fatalf("status %d: %s", status, body)
+			}
+			if status != 200 {
+				var e struct {
+					Error struct{ Message, Type string }
+				}
+				if err := json.Unmarshal(body, &e); err != nil || !strings.Contains(e.Error.Message, tt.want) {
+					t.Errorf("error %s, want %q in it", body, tt.want)
+				}
+				return
+			}
+			if got := printSeen(whole(t, body)); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestRequiredWithoutWords: a call is demanded, no word of the conversation points
+// to a tool, and there are more tools than fit in front.
+func TestRequiredWithoutWords(t *testing.T) {
+	for name, more := range map[string]string{
+		"required":      `,"tool_choice":"required"`,
+		"allowed tools": `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"get_weather"}},{"type":"function","function":{"name":"get_invoice"}},{"type":"function","function":{"name":"get_calendar"}},{"type":"function","function":{"name":"get_ticket"}},{"type":"function","function":{"name":"get_recipe"}}]}}`,
+	} {
+		eng, srv := newScripted(t)
+		s := newSidecar(t, srv.URL, allStages())
+		eng.say(scriptedReply{text: callWeather})
+		status, _, body := s.ask(chatBody(toolList(200), `[{"role":"user","content":"?"}]`, more))
+		if status != 200 {
+			t.Fatalf("%s: status %d: %s", name, status, body)
+		}
+		if got, want := printSeen(whole(t, body)), `get_weather({"id": 7}) finish=tool_calls`; got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+		if rec := s.last(); rec.Shown == 0 || rec.Shown > DefaultTopK {
+			t.Errorf("%s: %d tools shown", name, rec.Shown)
+		}
+	}
+}
+
+// TestRequiredBeyondBudget: a call is demanded and the only tools that fit the
+// words are larger than a turn's schema tokens.
+func TestRequiredBeyondBudget(t *testing.T) {
+	eng, srv := newScripted(t)
+	cfg := allStages()
+	cfg.Tokens = 60
+	s := newSidecar(t, srv.URL, cfg)
+	eng.say(scriptedReply{text: callWeather})
+	status, _, body := s.ask(chatBody(toolList(200), `[{"role":"user","content":"weather, please"}]`, `,"tool_choice":"required"`))
+	if status != 200 || s.last().Shown != 1 {
+		t.Fatalf("status %d, %d tools shown: %s", status, s.last().Shown, body)
+	}
+}
+
+// TestPassesThrough: what the stages leave alone reaches the engine byte for byte.
+func TestPassesThrough(t *testing.T) {
+	eng, srv := newScripted(t)
+	s := newSidecar(t, srv.URL, allStages())
+	user := `[{"role":"user","content":"hi"}]`
+	for reason, body := range map[string]string{
+		"no tools":               chatBody("", user, ""),
+		"legacy field functions": chatBody("", user, `,"functions":[]`),
+		"web_search":             chatBody(`[{"type":"web_search"}]`, user, ""),
+		"structural_tag":         chatBody(toolList(3), user, `,"response_format":{"type":"structural_tag","format":{}}`),
+	} {
+		eng.say(scriptedReply{text: "ok"})
+		status, header, _ := s.ask(body)
+		if status != 200 || header.Get("X-Sidecar-Mode") != "passthrough" || !strings.Contains(header.Get("X-Sidecar-Reason"), reason) {
+			t.Errorf("%s: status %d, headers %v", reason, status, header)
+		}
+		if sent := eng.took(); len(sent) != 1 || string(sent[0].raw) != body {
+			t.Errorf("%s: the engine was sent %s", reason, sent[0].raw)
+		}
+	}
+	if r := s.report(); r.Passed != 4 || r.Owned != 0 {
+		t.Errorf("report %+v", r)
+	}
+}
+
+// TestConstraintRefused: by status, and by SGLang's way of an event in a stream
+// of status 200. The request is sent once more without the constraint.
+func TestConstraintRefused(t *testing.T) {
+	for name, refusal := range map[string]scriptedReply{
+		"vLLM":   {status: 400, body: `{"error":{"message":"Invalid response_format structural_tag specification.","code":400}}`},
+		"SGLang": {raw: true, body: "data: {\"error\": {\"object\": \"error\", \"message\": \"Failed to compile structural_tag grammar: x\", \"code\": 400}}\n\ndata: [DONE]\n\n"},
+	} {
+		for _, stream := range []string{"", `,"stream":true`} {
+			eng, srv := newScripted(t)
+			s := newSidecar(t, srv.URL, allStages())
+			eng.say(refusal, scriptedReply{text: callWeather})
+			status, header, body := s.ask(chatBody(toolList(8), `[{"role":"user","content":"weather"}]`, stream))
+			if status != 200 || !strings.Contains(string(body), "get_weather") || !strings.Contains(header.Get("X-Sidecar-Fallback"), "refused the constraint") {
+				t.Errorf("%s: status %d, fallback %q: %s", name, status, header.Get("X-Sidecar-Fallback"), body)
+			}
+			sent := eng.took()
+			if len(sent) != 2 || sent[0].Format == nil || sent[1].Format != nil {
+				t.Errorf("%s: %d requests", name, len(sent))
+			}
+			// and a misfit is still withheld
+			eng.say(refusal, scriptedReply{text: "<tool_call>\n{\"name\": \"rm\", \"arguments\": {}}\n</tool_call>"})
+			_, _, body = s.ask(chatBody(toolList(8), `[{"role":"user","content":"weather"}]`, stream))
+			if !strings.Contains(string(body), "tool_call_misfit") || strings.Contains(string(body), "[DONE]") {
+				t.Errorf("%s: %s", name, body)
+			}
+		}
+	}
+}
+
+// TestEngineErrors: the engine's own refusals are handed on with their status.
+func TestEngineErrors(t *testing.T) {
+	eng, srv := newScripted(t)
+	s := newSidecar(t, srv.URL, allStages())
+	for _, stream := range []string{"", `,"stream":true`} {
+		eng.say(scriptedReply{status: 429, body: `{"error":{"message":"too many"}}`})
+		status, header, body := s.ask(chatBody(toolList(8), `[{"role":"user","content":"x"}]`, stream))
+		if status != 429 || header.Get("Retry-After") != "7" || !strings.Contains(string(body), "too many") {
+			t.Errorf("status %d, %v: %s", status, header, body)
+		}
+		for name, raw := range map[string]string{
+			"cut":       "data: " + engineChunks([]string{"Hi"}, "stop")[1] + "\n\n",
+			"half":      "data: " + engineChunks([]string{"Hi"}, "stop")[1] + "\n\ndata: {\"id\":\"c1\",",
+			"malformed": "data: {]\n\n",
+			"error":     "data: {\"error\":{\"message\":\"boom\"}}\n\n",
+		} {
+			eng.say(scriptedReply{raw: true, body: raw})
+			status, _, body := s.ask(chatBody(toolList(8), `[{"role":"user","content":"x"}]`, stream))
+			if !strings.Contains(string(body), `"error"`) || strings.Contains(string(body), "[DONE]") || strings.Contains(string(body), `"finish_reason":"stop"`) {
+				t.Errorf("%s%s: status %d: %s", name, stream, status, body)
+			}
+			if stream == "" && status != 502 {
+				t.Errorf("%s: status %d", name, status)
+			}
+		}
+	}
+}
+
+// TestObserve: the wire is untouched, the report says what would have been.
+func TestObserve(t *testing.T) {
+	eng, srv := newScripted(t)
+	cfg := allStages()
+	cfg.Observe = true
+	s := newSidecar(t, srv.URL, cfg)
+	first := chatBody(toolList(100), `[{"role":"system","content":"It is 10:01"},{"role":"user","content":"weather please"}]`, "")
+	second := chatBody(toolList(100), `[{"role":"system","content":"It is 10:02"},{"role":"user","content":"weather please"},{"role":"assistant","content":"ok"},{"role":"user","content":"more"}]`, "")
+	for _, body := range []string{first, second} {
+		eng.say(scriptedReply{text: "ok"})
+		if status, _, answer := s.ask(body); status != 200 || !strings.Contains(string(answer), `"content":"ok"`) {
+			t.Fatalf("status %d: %s", status, answer)
+		}
+		if sent := eng.took(); len(sent) != 1 || string(sent[0].raw) != body {
+			t.Fatalf("the engine was sent %s", sent[0].raw)
+		}
+	}
+	r := s.report()
+	if r.Observed != 2 || r.SavedTokens <= 0 || r.PromptTokens != 10 {
+		t.Errorf("report %+v", r)
+	}
+	if r.PrefixBreaks["system message"] != 1 || r.PrefixLost == 0 {
+		t.Errorf("prefix breaks %v, %d tokens lost", r.PrefixBreaks, r.PrefixLost)
+	}
+}
+
+// TestServerCatalog: a client without tools of its own is offered the server's.
+func TestServerCatalog(t *testing.T) {
+	eng, srv := newScripted(t)
+	cfg := allStages()
+	cfg.Catalog = catalog.Demo()
+	s := newSidecar(t, srv.URL, cfg)
+	eng.say(scriptedReply{text: "Nothing to do."})
+	status, header, body := s.ask(chatBody("", `[{"role":"user","content":"list the invoices of a customer"}]`, ""))
+	if status != 200 || header.Get("X-Sidecar-Tools") == "" {
+		t.Errorf("status %d, tools %q: %s", status, header.Get("X-Sidecar-Tools"), body)
+	}
+	if rec := s.last(); rec.AllTools != 3200 || rec.ShownTokens > DefaultTokens+directoryTokens {
+		t.Errorf("%d tools, %d tokens shown", rec.AllTools, rec.ShownTokens)
+	}
+}

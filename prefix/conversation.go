@@ -1,0 +1,176 @@
+package prefix
+
+// Conversation is one request's message list with the decisions that the ledger
+// holds for it. It is used by one goroutine.
+type Conversation struct {
+	ledger   Ledger
+	root     Key
+	plain    []Key // chain that does not depend on tools, for aliases
+	keys     []Key
+	entries  []*Entry // nil where nothing is recorded
+	messages []Message
+	front    *Block
+}
+
+// Open looks the messages up. They must be in the order of SortResults.
+//
+// toolset identifies the tools on offer. A conversation starts under a root that
+// includes it, so that two agents with the same first message and other tools
+// stay apart; it keeps that root when the tools change later, which Open finds
+// through the alias that every recorded reply leaves under a key free of tools.
+func Open(l Ledger, scope Scope, toolset string, msgs []Message) *Conversation {
+	c := &Conversation{
+		ledger:   l,
+		root:     scope.root("tools", toolset),
+		messages: msgs,
+		plain:    chain(scope.root("plain", ""), msgs),
+	}
+	for i := len(msgs) - 1; i >= 0; i-- {
+		if msgs[i].Role != "assistant" {
+			continue
+		}
+		if e, ok := l.Get(c.plain[i]); ok && e.Origin != nil {
+			c.root = *e.Origin
+			break
+		}
+	}
+	c.recall()
+	return c
+}
+
+// Renew forgets what is recorded and starts a new epoch under a root of its own:
+// a shown name has changed its meaning. Epoch identifies the new meaning.
+func (c *Conversation) Renew(scope Scope, epoch string) {
+	c.root = scope.root("epoch", epoch)
+	c.recall()
+}
+
+func (c *Conversation) recall() {
+	c.keys = chain(c.root, c.messages)
+	c.entries = make([]*Entry, len(c.messages))
+	c.front = nil
+	if e, ok := c.ledger.Get(c.root); ok {
+		c.front = e.Front
+	}
+	for i, k := range c.keys {
+		if e, ok := c.ledger.Get(k); ok {
+			c.entries[i] = e
+		}
+	}
+}
+
+func chain(k Key, msgs []Message) []Key {
+	keys := make([]Key, len(msgs))
+	var calls []Call
+	for i := range msgs {
+		m := &msgs[i]
+		if m.Role == "assistant" {
+			calls = m.Calls
+		}
+		k = k.next(m, calls)
+		keys[i] = k
+	}
+	return keys
+}
+
+// Root names the conversation's epoch.
+func (c *Conversation) Root() Key { return c.root }
+
+// Len is the number of messages.
+func (c *Conversation) Len() int { return len(c.messages) }
+
+// Message returns the i-th message.
+func (c *Conversation) Message(i int) *Message { return &c.messages[i] }
+
+// Front is the recorded front block, nil when none is.
+func (c *Conversation) Front() *Block { return c.front }
+
+// SetFront records the front block.
+func (c *Conversation) SetFront(b *Block) {
+	c.front = b
+	c.ledger.Put(c.root, &Entry{Front: b})
+}
+
+// Decided says whether a decision is recorded at message i.
+func (c *Conversation) Decided(i int) bool { return c.entries[i] != nil }
+
+// Text is the text that stands in the prompt for message i.
+func (c *Conversation) Text(i int) string {
+	if e := c.entries[i]; e != nil && e.Replaced {
+		return e.Text
+	}
+	return c.messages[i].Text
+}
+
+// Replaced says whether Text(i) is ours rather than the client's.
+func (c *Conversation) Replaced(i int) bool { return c.entries[i] != nil && c.entries[i].Replaced }
+
+// Reasoning is what the engine reported apart from the text of an assistant
+// message, as recorded; the client may have dropped it.
+func (c *Conversation) Reasoning(i int) string {
+	if e := c.entries[i]; e != nil && e.Reasoning != "" {
+		return e.Reasoning
+	}
+	return c.messages[i].Reasoning
+}
+
+// Late is the block recorded after message i, nil when there is none.
+func (c *Conversation) Late(i int) *Block {
+	if e := c.entries[i]; e != nil {
+		return e.Late
+	}
+	return nil
+}
+
+// Decide records the decision at message i: the text that replaces the client's
+// (when replaced) and the late block (nil for none).
+func (c *Conversation) Decide(i int, text string, replaced bool, late *Block) {
+	e := &Entry{Replaced: replaced, Late: late}
+	if replaced {
+		e.Text = text
+	}
+	c.entries[i] = e
+	c.ledger.Put(c.keys[i], e)
+}
+
+// Reply records the finished assistant turn that answers the messages: said is
+// what the client was given, text what the engine generated, reasoning what it
+// reported apart from it. A turn that was cut is not recorded: it is an open
+// branch, and the client's own bytes stand for it.
+func (c *Conversation) Reply(said Message, text, reasoning string) {
+	last := len(c.messages) - 1
+	k, plain := c.root, Key{}
+	if last >= 0 {
+		k, plain = c.keys[last], c.plain[last]
+	}
+	c.ledger.Put(k.next(&said, nil), &Entry{Text: text, Replaced: true, Reasoning: reasoning})
+	if last >= 0 {
+		root := c.root
+		c.ledger.Put(plain.next(&said, nil), &Entry{Origin: &root})
+	}
+}
+
+// Shown lists every tool that stands in the prompt, front first, then late
+// blocks in order; a name shown twice appears once, as last shown.
+func (c *Conversation) Shown() []Shown {
+	var out []Shown
+	at := map[string]int{}
+	add := func(b *Block) {
+		if b == nil {
+			return
+		}
+		for _, t := range b.Tools {
+			if i, ok := at[t.Name]; ok {
+				out[i] = t
+				continue
+			}
+			at[t.Name] = len(out)
+			out = append(out, t)
+		}
+	}
+	add(c.front)
+	for i := range c.messages {
+		add(c.Late(i))
+	}
+	return out
+}

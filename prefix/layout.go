@@ -1,0 +1,128 @@
+package prefix
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/toolsidecar/sidecar/models/wire"
+)
+
+// SearchTool is the name of the call that a late block answers.
+const SearchTool = "tool_search"
+
+// Turn is one message of the layout that goes to the engine.
+type Turn struct {
+	Role string
+	Text string
+	// Client is the index of the client message whose own bytes are sent
+	// unchanged, or -1 when Role and Text are ours.
+	Client int
+	Late   bool // part of a late block
+}
+
+// Layout is the message list for the engine in owned-text mode:
+//
+//	system    the client's text, a blank line, the family's tools text
+//	user      the client's bytes
+//	assistant tool_search(query)          a late block,
+//	user      <tool_response>tools</…>    after the message it was decided at
+//	assistant the generated text, as the engine generated it
+//	user      <tool_response>…</…>        a run of tool results, one turn
+//
+// Every turn but the last is the same on the next request of the conversation,
+// which makes the prompt a prefix of the next one.
+func (c *Conversation) Layout(f *wire.Family) []Turn {
+	var turns []Turn
+	start := 0
+	tools := ""
+	if c.front != nil {
+		tools = f.ToolsText(rawTools(c.front), c.front.Directory)
+	}
+	switch {
+	case tools == "":
+	case len(c.messages) > 0 && isSystem(c.messages[0].Role) && c.messages[0].Opaque == nil:
+		turns = append(turns, Turn{Role: "system", Text: f.SystemText(c.messages[0].Text, true, tools), Client: -1})
+		turns = c.appendLate(turns, f, 0)
+		start = 1
+	default:
+		turns = append(turns, Turn{Role: "system", Text: f.SystemText("", false, tools), Client: -1})
+	}
+	for i := start; i < len(c.messages); i++ {
+		m := &c.messages[i]
+		switch {
+		case m.Opaque != nil:
+			turns = append(turns, Turn{Role: m.Role, Client: i})
+		case m.Role == "assistant" && (c.Replaced(i) || len(m.Calls) > 0):
+			turns = append(turns, Turn{Role: "assistant", Text: c.assistant(f, i), Client: -1})
+		case m.Role == "tool":
+			results := []string{c.Text(i)}
+			j := i
+			for c.Late(j) == nil && j+1 < len(c.messages) && c.messages[j+1].Role == "tool" && c.messages[j+1].Opaque == nil {
+				j++
+				results = append(results, c.Text(j))
+			}
+			turns = append(turns, Turn{Role: "user", Text: f.ResponseText(results), Client: -1})
+			i = j
+		default:
+			turns = append(turns, Turn{Role: m.Role, Text: m.Text, Client: i})
+		}
+		turns = c.appendLate(turns, f, i)
+	}
+	return turns
+}
+
+// isSystem: templates treat a developer message as the system message, or not at
+// all; the tools text needs a place that every template renders.
+func isSystem(role string) bool { return role == "system" || role == "developer" }
+
+// assistant is the text of an assistant turn: as generated when the ledger has
+// it, else written from the client's message in the family's syntax.
+func (c *Conversation) assistant(f *wire.Family, i int) string {
+	m := &c.messages[i]
+	if c.Replaced(i) {
+		return withReasoning(f, c.Reasoning(i), c.Text(i))
+	}
+	calls := make([]wire.Call, len(m.Calls))
+	for j, k := range m.Calls {
+		calls[j] = wire.Call{Name: k.Name, Arguments: k.Arguments}
+	}
+	return withReasoning(f, m.Reasoning, f.TurnText(m.Text, calls))
+}
+
+// withReasoning puts reasoning that the engine's parser split off back in front
+// of the text, so that the template decides whether it stays.
+func withReasoning(f *wire.Family, reasoning, text string) string {
+	if reasoning == "" || f.ThinkOpen == "" {
+		return text
+	}
+	return f.ThinkOpen + "\n" + strings.Trim(reasoning, "\n") + "\n" + f.ThinkClose + "\n\n" + text
+}
+
+func (c *Conversation) appendLate(turns []Turn, f *wire.Family, i int) []Turn {
+	late := c.Late(i)
+	if late == nil || len(late.Tools) == 0 {
+		return turns
+	}
+	query := quoteJSON(late.Query)
+	return append(turns,
+		Turn{Role: "assistant", Text: f.CallText(wire.Call{Name: SearchTool, Arguments: `{"query": ` + query + `}`}), Client: -1, Late: true},
+		Turn{Role: "user", Text: f.ResponseText([]string{f.LateText(rawTools(late))}), Client: -1, Late: true})
+}
+
+func rawTools(b *Block) []json.RawMessage {
+	raw := make([]json.RawMessage, len(b.Tools))
+	for i, t := range b.Tools {
+		raw[i] = json.RawMessage(t.JSON)
+	}
+	return raw
+}
+
+// quoteJSON spells a string as JSON without HTML escapes.
+func quoteJSON(s string) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // a string always encodes
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -1,0 +1,75 @@
+package prefix
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+)
+
+// A Ledger keeps decisions by key. It may forget any entry at any time.
+// Implementations are safe for concurrent use and must not change an entry
+// after Put.
+type Ledger interface {
+	Get(Key) (*Entry, bool)
+	Put(Key, *Entry)
+}
+
+// Entry is what was decided at one message.
+type Entry struct {
+	// Text replaces the client's text of the message when Replaced is set: the
+	// generated text of an assistant turn, or a shaped observation.
+	Text     string
+	Replaced bool
+	// Reasoning is what the engine reported apart from Text.
+	Reasoning string
+	// Late are the tools that were added after this message, in order.
+	Late *Block
+	// Front is the front block of the conversation, at its root only.
+	Front *Block
+	// Origin is the root of the conversation, at aliases only: see Open.
+	Origin *Key
+}
+
+// Block is a list of tools as they were shown.
+type Block struct {
+	Query     string // the search that a late block answers
+	Tools     []Shown
+	Directory string // front block: what else exists
+}
+
+// Shown is one tool as it stands in the prompt.
+type Shown struct {
+	Name string
+	JSON string // the bytes shown
+}
+
+// Size is the memory of an entry in bytes, for stores that bound it.
+func (e *Entry) Size() int {
+	n := 256 + len(e.Text) + len(e.Reasoning) + e.Late.size() + e.Front.size()
+	return n
+}
+
+func (b *Block) size() int {
+	if b == nil {
+		return 0
+	}
+	n := 96 + len(b.Query) + len(b.Directory)
+	for _, t := range b.Tools {
+		n += 48 + len(t.Name) + len(t.JSON)
+	}
+	return n
+}
+
+// Scope separates conversations that must not see each other.
+type Scope struct {
+	Secret      []byte // key of the HMAC; keeps a tenant from guessing another's keys
+	Tenant      string // client API key, or "" for the only tenant
+	Fingerprint string // what the tokens depend on: model, family, engine version
+}
+
+func (s Scope) root(kind, of string) Key {
+	mac := hmac.New(sha256.New, s.Secret)
+	for _, part := range []string{kind, s.Tenant, s.Fingerprint, of} {
+		field(mac, part)
+	}
+	return Key(mac.Sum(nil))
+}
