@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/toolsidecar/sidecar/grammar"
 	"github.com/toolsidecar/sidecar/internal/openai"
+	"github.com/toolsidecar/sidecar/models/wire"
 	"github.com/toolsidecar/sidecar/prefix"
 )
 
@@ -269,4 +271,50 @@ func textParts(v openai.Value) (string, bool) {
 		parts = append(parts, text(o, "text"))
 	}
 	return strings.Join(parts, "\n"), true
+}
+
+// neutral is a client's message in which no text spells a control token of the
+// family: see [wire.Family.Neutral]. Every other byte stays.
+func neutral(f *wire.Family, v openai.Value) []byte {
+	if bytes.IndexByte(v.Raw, '<') < 0 && !bytes.Contains(v.Raw, []byte(`\u`)) {
+		return v.Raw
+	}
+	o, ok := openai.ObjectOf(v)
+	if !ok {
+		return v.Raw
+	}
+	for _, key := range []string{"content", "reasoning_content", "reasoning"} {
+		m, _ := o.Get(key)
+		switch m.Kind() {
+		case '"':
+			neutralMember(f, o, key)
+		case '[':
+			parts, changed := []byte{'['}, false
+			for i, e := range openai.Elements(m) {
+				if i > 0 {
+					parts = append(parts, ',')
+				}
+				if part, ok := openai.ObjectOf(e); ok && neutralMember(f, part, "text") {
+					parts, changed = append(parts, part.Bytes()...), true
+					continue
+				}
+				parts = append(parts, e.Raw...)
+			}
+			if changed {
+				o.Set(key, append(parts, ']'))
+			}
+		}
+	}
+	return o.Bytes()
+}
+
+// neutralMember does it to one string of an object and says whether it changed.
+func neutralMember(f *wire.Family, o *openai.Object, key string) bool {
+	s := text(o, key)
+	n := f.Neutral(s)
+	if n == s {
+		return false
+	}
+	o.Set(key, openai.AppendString(nil, n))
+	return true
 }

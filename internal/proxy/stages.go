@@ -635,7 +635,7 @@ func (t *turn) messagesJSON() []byte {
 			b = append(b, ',')
 		}
 		if m.Client >= 0 {
-			b = append(b, t.raw[t.order[m.Client]].Raw...)
+			b = append(b, neutral(t.info.Family, t.raw[t.order[m.Client]])...)
 			continue
 		}
 		b = openai.AppendString(append(b, `{"role":`...), m.Role)
