@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -271,8 +272,7 @@ func (s *stages) tokens(set *catalog.Catalog, shown []prefix.Shown) int {
 // retrieved, else the pins and a directory of what else exists.
 func (s *stages) front(t *turn) *prefix.Block {
 	ix := t.set.Index()
-	all := s.allTokens(t.set)
-	if !s.cfg.Retrieval || all <= s.cfg.Tokens {
+	if s.allInFront(t.set) {
 		b := &prefix.Block{}
 		for i := range ix.Len() {
 			b.Tools = append(b.Tools, shown(ix.Tool(i)))
@@ -286,6 +286,11 @@ func (s *stages) front(t *turn) *prefix.Block {
 		}
 	}
 	return b
+}
+
+// allInFront says that nothing of a set is left to retrieval.
+func (s *stages) allInFront(set *catalog.Catalog) bool {
+	return !s.cfg.Retrieval || s.allTokens(set) <= s.cfg.Tokens
 }
 
 // allTokens is the price of showing every tool.
@@ -346,8 +351,9 @@ func (s *stages) shape(t *turn) {
 	}
 }
 
-// retrieve adds the tools that this turn needs and does not see yet. Nothing is
-// added when the last message was decided before: the request is a retry.
+// retrieve adds the tools that this turn needs and does not see yet. When the
+// last message was decided before, the request is a retry: what was added stays,
+// and only names that another tool_choice demands come behind it.
 func (s *stages) retrieve(t *turn) error {
 	ix := t.set.Index()
 	visible := map[string]bool{}
@@ -360,43 +366,21 @@ func (s *stages) retrieve(t *turn) error {
 			return badRequest("tool_choice", "tool_choice names %q, which is not among the tools", t.choice.Name)
 		}
 	}
-	last := t.conv.Len() - 1
-	if block := t.conv.Late(last); block != nil {
-		t.record.Retry = true
-		for _, tool := range block.Tools {
-			t.record.Added = append(t.record.Added, Chosen{Name: tool.Name, Tokens: s.tokens(t.set, []prefix.Shown{tool}), Why: "recorded"})
-		}
-		s.count(t)
-		return nil
-	}
-	// Names that must be callable whatever they cost: the one asked for, and
-	// those called in history, which a lost ledger may have hidden.
-	var always, called []string
-	for i := range t.messages {
-		for _, k := range t.messages[i].Calls {
-			called = append(called, k.Name)
-			if !visible[k.Name] && !slices.Contains(always, k.Name) {
-				always = append(always, k.Name)
-			}
-		}
-	}
-	if t.choice.Mode == grammar.Named && !visible[t.choice.Name] && !slices.Contains(always, t.choice.Name) {
-		always = append(always, t.choice.Name)
-	}
-	for _, name := range t.allowed {
-		if !visible[name] && !slices.Contains(always, name) && len(t.allowed) <= s.cfg.TopK {
-			always = append(always, name)
-		}
-	}
+	always, called := s.demanded(t, visible)
 	q := ix.Segment(s.segment(t))
 	q.Called = called
-	var hits []retrieval.Hit
-	if s.cfg.Retrieval && t.choice.Mode != grammar.None && t.messages[last].Role == "user" {
-		q.Explain = true
-		hits = ix.Search(q, 4*s.cfg.TopK+len(visible))
-		hits = slices.DeleteFunc(hits, func(h retrieval.Hit) bool { return !t.allows(ix.Tool(h.Tool).Name) })
-	}
+	last := t.conv.Len() - 1
+	recorded := t.conv.Late(last)
 	needed := t.choice.Mode == grammar.Required && !slices.ContainsFunc(t.conv.Shown(), func(tool prefix.Shown) bool { return t.allows(tool.Name) })
+	var hits []retrieval.Hit
+	if s.cfg.Retrieval && t.choice.Mode != grammar.None && t.messages[last].Role == "user" && (recorded == nil || needed) {
+		q.Explain = true
+		most := 4*s.cfg.TopK + len(visible)
+		if t.allowed != nil {
+			most = ix.Len() // the ones allowed may stand anywhere in the order
+		}
+		hits = slices.DeleteFunc(ix.Search(q, most), func(h retrieval.Hit) bool { return !t.allows(ix.Tool(h.Tool).Name) })
+	}
 	if needed && len(hits) == 0 {
 		// A call is demanded and the words point nowhere: the tools in the order
 		// in which they were given.
@@ -418,8 +402,17 @@ func (s *stages) retrieve(t *turn) error {
 	if needed && len(sel.Tools) == 0 && len(hits) > 0 { // none fits the budget
 		sel = choose([]string{ix.Tool(hits[0].Tool).Name})
 	}
+	if recorded != nil {
+		t.record.Retry = true
+		for _, tool := range recorded.Tools {
+			t.record.Added = append(t.record.Added, Chosen{Name: tool.Name, Tokens: s.tokens(t.set, []prefix.Shown{tool}), Why: "recorded"})
+		}
+	}
 	if len(sel.Tools) > 0 {
 		block := &prefix.Block{Query: searchText(q, sel, ix)}
+		if recorded != nil {
+			block.Query, block.Tools = recorded.Query, slices.Clone(recorded.Tools)
+		}
 		for _, i := range sel.Tools {
 			block.Tools = append(block.Tools, shown(ix.Tool(i)))
 		}
@@ -430,6 +423,41 @@ func (s *stages) retrieve(t *turn) error {
 	s.explain(t, sel, hits)
 	s.count(t)
 	return nil
+}
+
+// demanded are the names that must be callable whatever they cost and are not
+// visible yet: the one that tool_choice asks for; those called in history, which
+// a lost ledger may have hidden; and where nothing is left to retrieval all of
+// them, as the tools may have changed since the front block was decided. called
+// are all names of calls in history.
+func (s *stages) demanded(t *turn, visible map[string]bool) (names, called []string) {
+	seen := maps.Clone(visible)
+	demand := func(name string) {
+		if !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	for i := range t.messages {
+		for _, k := range t.messages[i].Calls {
+			called = append(called, k.Name)
+			demand(k.Name)
+		}
+	}
+	if t.choice.Mode == grammar.Named {
+		demand(t.choice.Name)
+	}
+	if len(t.allowed) <= s.cfg.TopK {
+		for _, name := range t.allowed {
+			demand(name)
+		}
+	}
+	if s.allInFront(t.set) {
+		for i := range t.set.Index().Len() {
+			demand(t.set.Index().Tool(i).Name)
+		}
+	}
+	return names, called
 }
 
 // segment is the conversation as retrieval reads it.

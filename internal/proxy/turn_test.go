@@ -443,6 +443,58 @@ func TestRequiredWithoutWords(t *testing.T) {
 	}
 }
 
+// TestRetryWithAnotherChoice: the same messages once more, now with a tool_choice
+// that demands a tool which the first answer's prompt did not show.
+func TestRetryWithAnotherChoice(t *testing.T) {
+	eng, srv := newScripted(t)
+	s := newSidecar(t, srv.URL, allStages())
+	user := `[{"role":"user","content":"the invoice, please"}]`
+	allowed := func(mode string, names ...string) string {
+		var list []string
+		for _, name := range names {
+			list = append(list, `{"type":"function","function":{"name":"`+name+`"}}`)
+		}
+		return `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"` + mode + `","tools":[` + strings.Join(list, ",") + `]}}`
+	}
+	call := func(name string) string {
+		return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": {\"id\": 1}}\n</tool_call>"
+	}
+	for _, tt := range []struct{ more, reply string }{
+		{``, "Which?"},
+		{`,"tool_choice":{"type":"function","function":{"name":"get_weather"}}`, callWeather},
+		{allowed("auto", "get_kubernetes"), call("get_kubernetes")},
+		// more than one turn adds, and the one that the words mean is the last of twenty
+		{allowed("required", "payroll_lookup_16", "payroll_lookup_26", "payroll_lookup_36", "payroll_lookup_46", "invoice_lookup_91"), call("invoice_lookup_91")},
+		{``, "Which?"},
+	} {
+		eng.say(scriptedReply{text: tt.reply})
+		if status, _, body := s.ask(chatBody(toolList(200), user, tt.more)); status != 200 {
+			t.Fatalf("%s: status %d: %s", tt.more, status, body)
+		}
+	}
+	if rec := s.last(); !rec.Retry || !slices.Contains(rec.Visible, "get_weather") || !slices.Contains(rec.Visible, "get_invoice") {
+		t.Errorf("what was shown is not replayed: %v", rec.Visible)
+	}
+}
+
+// TestChangedTools: all tools fit in front, and the conversation goes on with
+// others. Those come late, and can be called.
+func TestChangedTools(t *testing.T) {
+	eng, srv := newScripted(t)
+	s := newSidecar(t, srv.URL, allStages())
+	eng.say(scriptedReply{text: "Hello!"})
+	s.ask(chatBody(toolList(2), `[{"role":"user","content":"hi"}]`, ""))
+	before := eng.took()[0]
+	eng.say(scriptedReply{text: `<tool_call>` + "\n" + `{"name": "get_recipe", "arguments": {"id": 1}}` + "\n</tool_call>"})
+	status, _, body := s.ask(chatBody(toolList(10), `[{"role":"user","content":"hi"},{"role":"assistant","content":"Hello!"},{"role":"user","content":"?"}]`, ""))
+	if status != 200 || !strings.Contains(string(body), "get_recipe") {
+		t.Errorf("status %d: %s", status, body)
+	}
+	if now := eng.took()[0]; now.Messages[0] != before.Messages[0] || s.last().Shown != 10 {
+		t.Errorf("the front block changed, or tools are missing: %v", s.last().Visible)
+	}
+}
+
 // TestRequiredBeyondBudget: a call is demanded and the only tools that fit the
 // words are larger than a turn's schema tokens.
 func TestRequiredBeyondBudget(t *testing.T) {
