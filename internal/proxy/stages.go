@@ -174,7 +174,7 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 		return nil, &unstaged{info.FamilyReason}
 	}
 	t := &turn{chat: c, info: info, set: set, record: rec}
-	rec.Mode, rec.Reason = "owned", ""
+	rec.Mode, rec.Reason = "owned", info.FamilyReason // of a family that was named and doesn't render alike
 	if err := s.converse(t, req); err != nil {
 		return nil, err
 	}
@@ -741,11 +741,7 @@ func (r *Record) header() http.Header {
 		h.Set("X-Sidecar-Reason", headerText(r.Reason))
 	}
 	if r.Mode == "owned" {
-		names := make([]string, len(r.Added))
-		for i, c := range r.Added {
-			names[i] = c.Name
-		}
-		h.Set("X-Sidecar-Tools", strings.Join(names, ","))
+		h.Set("X-Sidecar-Tools", headerNames(r.Added))
 		h.Set("X-Sidecar-Tool-Tokens", fmt.Sprint(r.ShownTokens))
 		h.Set("X-Sidecar-Prefix-Tokens", fmt.Sprint(r.PrefixTokens))
 		h.Set("X-Sidecar-Expected-Cached-Tokens", fmt.Sprint(r.ExpectedCached))
@@ -761,6 +757,26 @@ func (r *Record) header() http.Header {
 		h.Set("Server-Timing", strings.Join(parts, ", "))
 	}
 	return h
+}
+
+// maxHeaderNames bounds the list of names in a header, in bytes: Node's clients
+// take 16 kB of headers. The record has them all.
+const maxHeaderNames = 2048
+
+// headerNames lists the tools that a turn added, as many as fit.
+func headerNames(added []Chosen) string {
+	var b strings.Builder
+	for i, c := range added {
+		if b.Len()+len(c.Name) > maxHeaderNames {
+			fmt.Fprintf(&b, ",+%d", len(added)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(c.Name)
+	}
+	return b.String()
 }
 
 // headerText makes a reason fit a header: one line of printable ASCII, at most

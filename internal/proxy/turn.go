@@ -27,6 +27,10 @@ func (s *stages) wants(*openai.Object) bool { return true }
 func (s *stages) serve(x *exchange, o *openai.Object) {
 	rec := &Record{ID: x.id, Time: x.start, Mode: "passthrough"}
 	defer func() {
+		switch x.kind {
+		case "engine_unreachable", "engine_connect_timeout", "engine_cut":
+			s.engine.forget() // it may come back as another
+		}
 		rec.Total = milliseconds(time.Since(x.start))
 		if rec.Error == "" {
 			rec.Error = x.kind
@@ -34,9 +38,8 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 		s.note(rec)
 	}()
 	if s.cfg.Observe {
-		finish := s.observe(x, rec)
+		defer s.observe(x, rec)()
 		x.p.forward(x, true)
-		finish()
 		return
 	}
 	t, err := s.plan(x.ctx, x.req, o, rec)
@@ -77,14 +80,13 @@ func (s *stages) run(x *exchange, t *turn) {
 func (s *stages) attempt(x *exchange, t *turn) (refusal string, done bool) {
 	resp, e := x.p.send(x, t.body)
 	if e != nil {
-		if e.Code == "engine_unreachable" {
-			s.engine.forget()
-		}
 		x.engineFault(e)
 		return "", true
 	}
 	if resp.StatusCode != http.StatusOK {
-		body, err := readReply(resp, maxRefusal, func() {})
+		x.within(x.p.cfg.StallTimeout, errStalled)
+		body, err := readReply(resp, maxRefusal, x.alive)
+		x.clock.Stop()
 		resp.Body.Close()
 		if err == nil && resp.StatusCode == http.StatusBadRequest && t.emitted.Format != nil && aboutConstraint(body) {
 			return message(body), false

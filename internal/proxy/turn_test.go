@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/toolsidecar/sidecar/internal/catalog"
@@ -690,5 +691,118 @@ func TestControlSpellings(t *testing.T) {
 		if want := `{"role":"user","name":"\u00e9","content":"weather <b>as it is</b> \u003c 1e2"}`; !bytes.Contains(sent.raw, []byte(want)) {
 			t.Errorf("the last message was changed: %s", sent.raw)
 		}
+	}
+}
+
+// TestLongWords: what a client writes at length stays out of headers and records.
+func TestLongWords(t *testing.T) {
+	eng, srv := newScripted(t)
+	s := newSidecar(t, srv.URL, allStages())
+	long := strings.Repeat("x", 100_000)
+	eng.say(scriptedReply{text: "ok"}, scriptedReply{text: "ok"})
+	s.ask(chatBody(toolList(3), `[{"role":"`+long+`","content":"a"}]`, ""))
+	s.ask(chatBody(toolList(3), `[{"role":"user","content":"a"}]`, `,"tool_choice":"`+long+`"`))
+	var list []string
+	for i := range 400 { // all called in history
+		name := fmt.Sprintf("tool_with_a_rather_long_name_%d", i)
+		list = append(list, `{"id":"c`+fmt.Sprint(i)+`","type":"function","function":{"name":"`+name+`","arguments":"{}"}}`)
+	}
+	tools := strings.NewReplacer(`"id":"c`, `"x":"c`, `,"arguments":"{}"`, ``).Replace("[" + strings.Join(list, ",") + "]")
+	status, header, body := s.ask(chatBody(tools, `[{"role":"assistant","content":null,"tool_calls":[`+strings.Join(list, ",")+`]},{"role":"user","content":"a"}]`, ""))
+	if status != 200 {
+		t.Fatalf("status %d: %s", status, body)
+	}
+	if got := header.Get("X-Sidecar-Tools"); len(got) > maxHeaderNames+10 || !strings.Contains(got, ",+") || !strings.HasPrefix(got, "tool_with_a_rather_long_name_0,tool") {
+		t.Errorf("%d bytes of names: …%s", len(got), got[max(0, len(got)-40):])
+	}
+	for _, rec := range s.p.stages.(*stages).records.last() {
+		if len(rec.Reason)+len(rec.Error) > 1000 {
+			t.Errorf("a record of %d bytes: %.100s", len(rec.Reason)+len(rec.Error), rec.Reason)
+		}
+	}
+	if r := s.report(); r.Passed != 1 || r.Refused != 1 || r.Owned != 1 {
+		t.Errorf("%d passed through, %d refused, %d owned", r.Passed, r.Refused, r.Owned)
+	}
+}
+
+// TestEngineComesBack: after the engine hung up it is probed anew, as it may be
+// another one, also by a sidecar that only observes.
+func TestEngineComesBack(t *testing.T) {
+	for _, observe := range []bool{false, true} {
+		eng, engine := newScripted(t)
+		var probes atomic.Int32
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/version" {
+				probes.Add(1)
+			}
+			eng.ServeHTTP(w, r)
+		}))
+		t.Cleanup(srv.Close)
+		engine.Close()
+		cfg := allStages()
+		cfg.Observe = observe
+		s := newSidecar(t, srv.URL, cfg)
+		ask := func(reply scriptedReply) {
+			if _, err := s.p.stages.(*stages).engine.info(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			eng.say(reply)
+			s.ask(chatBody(toolList(3), `[{"role":"user","content":"a"}]`, `,"stream":true`))
+		}
+		ask(scriptedReply{text: "ok"})
+		ask(scriptedReply{raw: true, body: "data: {\"id\":"})
+		ask(scriptedReply{text: "ok"})
+		if n := probes.Load(); n != 2 {
+			t.Errorf("observe %v: %d probes, want 2", observe, n)
+		}
+	}
+}
+
+// TestObserveWaitsForNoProbe: the client has its whole answer while the probe of
+// the engine still runs.
+func TestObserveWaitsForNoProbe(t *testing.T) {
+	eng, engine := newScripted(t)
+	engine.Close()
+	release := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/version" {
+			<-release
+		}
+		eng.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	cfg := allStages()
+	cfg.Observe = true
+	s := newSidecar(t, srv.URL, cfg)
+	eng.say(scriptedReply{text: "ok"})
+	status, _, body := s.ask(chatBody(toolList(3), `[{"role":"user","content":"a"}]`, ""))
+	close(release)
+	if status != 200 || !strings.Contains(string(body), `"ok"`) {
+		t.Errorf("status %d: %s", status, body)
+	}
+	if r := s.report(); r.Passed != 1 {
+		t.Errorf("report %+v", r)
+	}
+}
+
+// TestPromptsBounded: what is remembered of prompts has an end.
+func TestPromptsBounded(t *testing.T) {
+	var p prompts
+	big := strings.Repeat("x", maxPromptBytes/8)
+	for i := range 40 {
+		p.swap(promptKey{byte(i)}, sent{text: big})
+	}
+	for i := range 2 * maxPrompts {
+		p.swap(promptKey{1, byte(i), byte(i >> 8)}, sent{text: "x"})
+	}
+	sum := 0
+	for _, s := range p.last {
+		sum += len(s.text)
+	}
+	if sum > maxPromptBytes || sum != p.bytes || len(p.last) != maxPrompts || len(p.keys) != maxPrompts {
+		t.Errorf("%d bytes, counted as %d, in %d prompts of %d keys", sum, p.bytes, len(p.last), len(p.keys))
+	}
+	if before, ok := p.swap(promptKey{1, 255, 7}, sent{text: "y"}); !ok || before.text != "x" {
+		t.Error("the newest prompt was forgotten")
 	}
 }
