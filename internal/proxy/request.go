@@ -46,6 +46,11 @@ func readChat(o *openai.Object) (*chat, error) {
 			return nil, &unstaged{"legacy field " + legacy}
 		}
 	}
+	if v, ok := o.Get("continue_final_message"); ok {
+		if open, _ := v.Bool(); open {
+			return nil, &unstaged{"continue_final_message: the last message is no turn yet"}
+		}
+	}
 	if v, ok := o.Get("model"); ok {
 		c.model, _ = v.String()
 	}
@@ -102,7 +107,7 @@ func (c *chat) readFormat(o *openai.Object) error {
 	case "json_object", "json_schema":
 		c.format = v.Raw
 	default:
-		return &unstaged{fmt.Sprintf("response_format of type %q is the client's own constraint", kind)}
+		return &unstaged{fmt.Sprintf("response_format of type %q is the client's own constraint", cutText(kind, 100))}
 	}
 	return nil
 }
@@ -118,7 +123,7 @@ func (c *chat) readChoice(o *openai.Object) error {
 			c.choice.Mode = mode
 			return nil
 		}
-		return badRequest("tool_choice", "tool_choice %q is none of auto, required, none, or an object that names a function", s)
+		return badRequest("tool_choice", "tool_choice %q is none of auto, required, none, or an object that names a function", cutText(s, 100))
 	}
 	obj, ok := openai.ObjectOf(v)
 	if !ok {
@@ -160,7 +165,7 @@ func (c *chat) readChoice(o *openai.Object) error {
 		}
 		return nil
 	}
-	return &unstaged{fmt.Sprintf("tool_choice of type %q", kind)}
+	return &unstaged{fmt.Sprintf("tool_choice of type %q", cutText(kind, 100))}
 }
 
 // text is the string member of an object, "" when absent or of another type.
@@ -210,7 +215,7 @@ func readMessage(v openai.Value, i int) (prefix.Message, error) {
 	case "":
 		return m, badRequest(param+".role", "%s has no role", param)
 	default:
-		return m, &unstaged{fmt.Sprintf("%s has role %q", param, m.Role)}
+		return m, &unstaged{fmt.Sprintf("%s has role %q", param, cutText(m.Role, 100))}
 	}
 	if m.Role == "tool" && m.CallID == "" {
 		return m, badRequest(param+".tool_call_id", "%s has role tool but no tool_call_id", param)
@@ -246,12 +251,26 @@ func readMessage(v openai.Value, i int) (prefix.Message, error) {
 		if !ok {
 			return m, badRequest(fmt.Sprintf("%s.tool_calls[%d]", param, j), "a tool call must be an object")
 		}
+		param := fmt.Sprintf("%s.tool_calls[%d]", param, j)
+		if kind := text(call, "type"); kind != "" && kind != "function" {
+			return m, &unstaged{fmt.Sprintf("%s is of type %q", param, cutText(kind, 100))}
+		}
 		f, _ := call.Get("function")
 		fo, ok := openai.ObjectOf(f)
 		if !ok || text(fo, "name") == "" {
-			return m, badRequest(fmt.Sprintf("%s.tool_calls[%d].function", param, j), "a tool call needs function.name and function.arguments")
+			return m, badRequest(param+".function", "a tool call needs function.name and function.arguments")
 		}
-		m.Calls = append(m.Calls, prefix.Call{ID: text(call, "id"), Name: text(fo, "name"), Arguments: text(fo, "arguments")})
+		k := prefix.Call{ID: text(call, "id"), Name: text(fo, "name")}
+		switch arguments, _ := fo.Get("arguments"); arguments.Kind() {
+		case '"':
+			k.Arguments, _ = arguments.String()
+		case '{': // some clients send the object itself, and engines take it
+			k.Arguments = string(arguments.Raw)
+		case 0, 'n':
+		default:
+			return m, badRequest(param+".function.arguments", "%s.function.arguments must be a string of JSON", param)
+		}
+		m.Calls = append(m.Calls, k)
 	}
 	if len(m.Calls) > 0 && m.Opaque != nil {
 		return m, &unstaged{param + " has calls beside content that is not text"}

@@ -652,7 +652,14 @@ func (t *turn) splice() {
 		o.Set("response_format", append(append([]byte(`{"type":"structural_tag","format":`), t.emitted.Format...), '}'))
 	}
 	o.Set("stream", []byte("true"))
-	o.Set("stream_options", []byte(`{"include_usage":true}`))
+	options := []byte(`{"include_usage":true}`)
+	if v, ok := o.Get("stream_options"); ok {
+		if own, ok := openai.ObjectOf(v); ok {
+			own.Set("include_usage", []byte("true"))
+			options = own.Bytes()
+		}
+	}
+	o.Set("stream_options", options)
 	t.body = o.Bytes()
 }
 

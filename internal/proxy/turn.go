@@ -163,6 +163,8 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) (refusal stri
 		family: t.info.Family,
 		tools:  t.offered,
 		none:   t.choice.Mode == grammar.None,
+		must:   t.choice.Mode == grammar.Required || t.choice.Mode == grammar.Named,
+		single: !t.choice.Parallel,
 		limits: openai.Limits{MaxBytes: x.p.cfg.MaxEvent},
 		newID:  func() string { return "call_" + strings.ReplaceAll(uuid.NewString(), "-", "") },
 	}
@@ -204,11 +206,28 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) (refusal stri
 	t.settle(r, true)
 	if t.stream {
 		x.complete = s.stream(x, t, nil) && x.write([]byte("data: [DONE]\n\n")) == nil
+		x.drain(events)
 		return "", true
 	}
+	x.drain(events)
 	x.extra = t.record.header()
 	x.reply(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, r.completion())
 	return "", true
+}
+
+// drainTime is how long the end of an engine's stream may take after [DONE].
+const drainTime = 50 * time.Millisecond
+
+// drain reads the end of the engine's stream, which keeps its connection for the
+// next request.
+func (x *exchange) drain(events *openai.Reader) {
+	x.clock.Stop()
+	x.clock = time.AfterFunc(drainTime, func() { x.cancel(nil) })
+	for range 4 { // nothing but the end is expected
+		if _, err := events.Next(); err != nil {
+			return
+		}
+	}
 }
 
 // stream sends chunks as events, the head first. It returns false when the

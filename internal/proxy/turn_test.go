@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -68,6 +69,9 @@ func (m *scriptedMessage) UnmarshalJSON(raw []byte) error {
 			texts = append(texts, p.Text)
 		}
 		m.Content = strings.Join(texts, "\n")
+		return nil
+	}
+	if wire.Content == nil {
 		return nil
 	}
 	return json.Unmarshal(wire.Content, &m.Content)
@@ -391,6 +395,10 @@ func TestToolChoice(t *testing.T) {
 		{"allowed tools", `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"get_weather"}}]}}`, callWeather, 200, `get_weather({"id": 7}) finish=tool_calls`},
 		{"allowed tools, other called", `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"get_weather"}}]}}`, other, 502, "get_invoice"},
 		{"parallel", `,"parallel_tool_calls":true`, callWeather + "\n" + other, 200, `get_weather({"id": 7}) get_invoice({"id": 1}) finish=tool_calls`},
+		{"required, but text", `,"tool_choice":"required"`, "Hi", 502, "made no call"},
+		{"named, but text", `,"tool_choice":{"type":"function","function":{"name":"get_weather"}}`, "Hi", 502, "made no call"},
+		{"not parallel", `,"parallel_tool_calls":false`, callWeather, 200, `get_weather({"id": 7}) finish=tool_calls`},
+		{"not parallel, two called", `,"parallel_tool_calls":false`, callWeather + "\n" + other, 502, "second call"},
 		{"arguments out of range", ``, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"id\": 700}}\n</tool_call>", 502, "don't fit its schema"},
 		{"unknown named", `,"tool_choice":{"type":"function","function":{"name":"nosuch"}}`, "", 400, "nosuch"},
 		{"unknown mode", `,"tool_choice":"sometimes"`, "", 400, "sometimes"},
@@ -518,6 +526,8 @@ func TestPassesThrough(t *testing.T) {
 	for reason, body := range map[string]string{
 		"no tools":               chatBody("", user, ""),
 		"legacy field functions": chatBody("", user, `,"functions":[]`),
+		"continue_final_message": chatBody(toolList(3), `[{"role":"user","content":"hi"},{"role":"assistant","content":"he"}]`, `,"continue_final_message":true`),
+		"of type \"custom\"":     chatBody(toolList(3), `[{"role":"assistant","tool_calls":[{"id":"c","type":"custom","custom":{"name":"a","input":"b"}}]},{"role":"tool","tool_call_id":"c","content":"r"}]`, ""),
 		"web_search":             chatBody(`[{"type":"web_search"}]`, user, ""),
 		"structural_tag":         chatBody(toolList(3), user, `,"response_format":{"type":"structural_tag","format":{}}`),
 	} {
@@ -530,7 +540,7 @@ func TestPassesThrough(t *testing.T) {
 			t.Errorf("%s: the engine was sent %s", reason, sent[0].raw)
 		}
 	}
-	if r := s.report(); r.Passed != 4 || r.Owned != 0 {
+	if r := s.report(); r.Passed != 6 || r.Owned != 0 {
 		t.Errorf("report %+v", r)
 	}
 }
@@ -598,6 +608,9 @@ func TestObserve(t *testing.T) {
 	cfg := allStages()
 	cfg.Observe = true
 	s := newSidecar(t, srv.URL, cfg)
+	if _, err := s.p.stages.(*stages).engine.info(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	first := chatBody(toolList(100), `[{"role":"system","content":"It is 10:01"},{"role":"user","content":"weather please"}]`, "")
 	second := chatBody(toolList(100), `[{"role":"system","content":"It is 10:02"},{"role":"user","content":"weather please"},{"role":"assistant","content":"ok"},{"role":"user","content":"more"}]`, "")
 	for _, body := range []string{first, second} {
@@ -804,5 +817,70 @@ func TestPromptsBounded(t *testing.T) {
 	}
 	if before, ok := p.swap(promptKey{1, 255, 7}, sent{text: "y"}); !ok || before.text != "x" {
 		t.Error("the newest prompt was forgotten")
+	}
+}
+
+// TestArgumentsOfHistory: a call whose arguments are an object, or no JSON, keeps
+// them; its turn is written in the family's syntax.
+func TestArgumentsOfHistory(t *testing.T) {
+	eng, srv := newScripted(t)
+	s := newSidecar(t, srv.URL, allStages())
+	for arguments, want := range map[string]string{
+		`"{\"id\": 7}"`: `{"id": 7}`,
+		`{"id": 7.0}`:   `{"id": 7.0}`,
+		`"{\"id\":"`:    `{"id":`,
+		`null`:          `{}`,
+	} {
+		eng.say(scriptedReply{text: "ok"})
+		status, _, body := s.ask(chatBody(toolList(3), `[{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"get_weather","arguments":`+arguments+`}}]},{"role":"tool","tool_call_id":"c","content":"r"}]`, ""))
+		if status != 200 {
+			t.Fatalf("%s: status %d: %s", arguments, status, body)
+		}
+		if got := eng.took()[0].Messages[1].Content; got != "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": "+want+"}\n</tool_call>" {
+			t.Errorf("%s: %q", arguments, got)
+		}
+	}
+	if status, _, body := s.ask(chatBody(toolList(3), `[{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"get_weather","arguments":7}}]}]`, "")); status != 400 {
+		t.Errorf("arguments 7: status %d: %s", status, body)
+	}
+}
+
+// TestEngineConnectionKept: turns one after the other need one connection, and the
+// client's own stream options go along.
+func TestEngineConnectionKept(t *testing.T) {
+	eng, engine := newScripted(t)
+	engine.Close()
+	var conns atomic.Int32
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		eng.ServeHTTP(w, r)
+		w.(http.Flusher).Flush() // [DONE] leaves before the end of the body
+	}))
+	srv.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			conns.Add(1)
+		}
+	}
+	srv.Start()
+	t.Cleanup(srv.Close)
+	s := newSidecar(t, srv.URL, allStages())
+	for i := range 10 {
+		eng.say(scriptedReply{text: "ok"})
+		more := ""
+		if i%2 == 1 {
+			more = `,"stream":true,"stream_options":{"continuous_usage_stats":true}`
+		}
+		if status, _, body := s.ask(chatBody(toolList(3), `[{"role":"user","content":"a"}]`, more)); status != 200 {
+			t.Fatalf("status %d: %s", status, body)
+		}
+		want := `"stream_options":{"include_usage":true}`
+		if more != "" {
+			want = `"stream_options":{"continuous_usage_stats":true,"include_usage":true}`
+		}
+		if sent := eng.took()[0]; !bytes.Contains(sent.raw, []byte(want)) {
+			t.Errorf("sent %s", sent.raw)
+		}
+	}
+	if n := conns.Load(); n > 2 { // the probe's, and one more if a request came before it was free
+		t.Errorf("%d connections for 10 turns", n)
 	}
 }
