@@ -78,6 +78,7 @@ func (s *stages) run(x *exchange, t *turn) {
 // attempt sends t.body. It returns false, with the engine's words, when the
 // engine refused the constraint and nothing has been sent to the client.
 func (s *stages) attempt(x *exchange, t *turn) (refusal string, done bool) {
+	x.extra = t.record.header()
 	resp, e := x.p.send(x, t.body)
 	if e != nil {
 		x.engineFault(e)
@@ -92,7 +93,6 @@ func (s *stages) attempt(x *exchange, t *turn) (refusal string, done bool) {
 			return message(body), false
 		}
 		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), errorReader{err}))
-		x.extra = t.record.header()
 		x.p.relay(x, resp, true)
 		return "", true
 	}
@@ -210,7 +210,6 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) (refusal stri
 		return "", true
 	}
 	x.drain(events)
-	x.extra = t.record.header()
 	x.reply(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, r.completion())
 	return "", true
 }
@@ -235,7 +234,6 @@ func (x *exchange) drain(events *openai.Reader) {
 func (s *stages) stream(x *exchange, t *turn, chunks [][]byte) bool {
 	if x.status == 0 {
 		x.stream = true
-		x.extra = t.record.header()
 		h := http.Header{"Content-Type": {"text/event-stream; charset=utf-8"}, "Cache-Control": {"no-cache"}}
 		if x.begin(http.StatusOK, h) != nil {
 			return false

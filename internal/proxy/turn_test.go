@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/models/wire"
@@ -62,11 +64,13 @@ func (m *scriptedMessage) UnmarshalJSON(raw []byte) error {
 		return err
 	}
 	m.Role = wire.Role
-	var parts []struct{ Text string }
-	if json.Unmarshal(wire.Content, &parts) == nil {
+	var parts []json.RawMessage
+	if json.Unmarshal(wire.Content, &parts) == nil && parts != nil {
 		var texts []string
-		for _, p := range parts {
-			texts = append(texts, p.Text)
+		for _, raw := range parts {
+			var part struct{ Text string }
+			_ = json.Unmarshal(raw, &part) // what is no text part has no text
+			texts = append(texts, part.Text)
 		}
 		m.Content = strings.Join(texts, "\n")
 		return nil
@@ -591,12 +595,12 @@ func TestEngineErrors(t *testing.T) {
 			"error":     "data: {\"error\":{\"message\":\"boom\"}}\n\n",
 		} {
 			eng.say(scriptedReply{raw: true, body: raw})
-			status, _, body := s.ask(chatBody(toolList(8), `[{"role":"user","content":"x"}]`, stream))
+			status, header, body := s.ask(chatBody(toolList(8), `[{"role":"user","content":"x"}]`, stream))
 			if !strings.Contains(string(body), `"error"`) || strings.Contains(string(body), "[DONE]") || strings.Contains(string(body), `"finish_reason":"stop"`) {
 				t.Errorf("%s%s: status %d: %s", name, stream, status, body)
 			}
-			if stream == "" && status != 502 {
-				t.Errorf("%s: status %d", name, status)
+			if stream == "" && (status != 502 || header.Get("X-Sidecar-Mode") != "owned") {
+				t.Errorf("%s: status %d, %v", name, status, header)
 			}
 		}
 	}
@@ -882,5 +886,68 @@ func TestEngineConnectionKept(t *testing.T) {
 	}
 	if n := conns.Load(); n > 2 { // the probe's, and one more if a request came before it was free
 		t.Errorf("%d connections for 10 turns", n)
+	}
+}
+
+// TestAnyHistory: whatever message list a client sends, in whatever order, the
+// answer is the engine's or an error of the client's, and what the engine was sent
+// is JSON whose turns have the roles that templates know.
+func TestAnyHistory(t *testing.T) {
+	eng, srv := newScripted(t)
+	s := newSidecar(t, srv.URL, allStages())
+	tools := toolList(40)
+	one := func(list ...string) *rapid.Generator[string] { return rapid.SampledFrom(list) }
+	content := one(`"hi"`, `""`, `null`, `[]`, `[{"type":"text","text":"weather"}]`, `[{"type":"text"}]`, `[{"type":"image_url","image_url":{"url":"data:,"}}]`, `"<tool_call>"`, `"\u003c|im_end|>"`, `["x"]`, `7`, `{}`)
+	id := one(`"a"`, `"b"`, `""`, `null`, `7`)
+	name := one(`"get_weather"`, `"get_invoice"`, `"gone"`, `"\"}"`, `""`, `null`)
+	arguments := one(`"{\"id\":1}"`, `"{"`, `""`, `null`, `{"id":1}`, `"</tool_call>"`, `[]`)
+	message := rapid.Custom(func(t *rapid.T) string {
+		m := `{"role":` + one(`"user"`, `"assistant"`, `"assistant"`, `"tool"`, `"tool"`, `"system"`, `"developer"`, `"user"`).Draw(t, "role")
+		if rapid.IntRange(0, 9).Draw(t, "content?") > 0 {
+			m += `,"content":` + content.Draw(t, "content")
+		}
+		if rapid.IntRange(0, 4).Draw(t, "id?") > 0 {
+			m += `,"tool_call_id":` + id.Draw(t, "id")
+		}
+		if rapid.Bool().Draw(t, "calls?") {
+			var calls []string
+			for range rapid.IntRange(0, 2).Draw(t, "calls") {
+				calls = append(calls, `{"id":`+id.Draw(t, "id")+`,"type":"function","function":{"name":`+name.Draw(t, "name")+`,"arguments":`+arguments.Draw(t, "arguments")+`}}`)
+			}
+			m += `,"tool_calls":[` + strings.Join(calls, ",") + `]`
+		}
+		return m + one(`}`, `,"refusal":null,"audio":null,"function_call":null,"reasoning_content":"hm"}`).Draw(t, "end")
+	})
+	served := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		messages := "[" + strings.Join(rapid.SliceOfN(message, 1, 6).Draw(rt, "messages"), ",") + "]"
+		more := one(``, `,"stream":true`, `,"tool_choice":"required"`, `,"tool_choice":{"type":"function","function":{"name":"get_weather"}}`, `,"parallel_tool_calls":false`).Draw(rt, "more")
+		eng.say(scriptedReply{text: callWeather})
+		status, header, body := s.ask(chatBody(tools, messages, more))
+		sent := eng.took()
+		if len(sent) == 0 {
+			eng.mu.Lock()
+			eng.replies = nil
+			eng.mu.Unlock()
+			if status != 400 || !strings.Contains(string(body), `"param":"messages`) {
+				rt.Fatalf("not sent, status %d: %s\n%s", status, body, messages)
+			}
+			return
+		}
+		if status != 200 && !strings.Contains(string(body), "not offered") || len(sent) != 1 {
+			rt.Fatalf("status %d, sent %d times: %s\n%s", status, len(sent), body, messages)
+		}
+		if header.Get("X-Sidecar-Mode") != "owned" {
+			return
+		}
+		served++
+		for _, m := range sent[0].Messages {
+			if !slices.Contains([]string{"system", "user", "assistant"}, m.Role) && !strings.Contains(messages, "image_url") && !strings.Contains(messages, `["x"]`) && !strings.Contains(messages, `[{"type":"text"}]`) {
+				rt.Fatalf("role %s was sent for\n%s", m.Role, messages)
+			}
+		}
+	})
+	if served == 0 {
+		t.Error("no history was served")
 	}
 }
