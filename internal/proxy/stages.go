@@ -577,8 +577,13 @@ func (s *stages) constrain(t *turn) error {
 			continue
 		}
 		checked, err := grammar.Compile(grammar.Tool{Name: shown.Name, Schema: ix.Tool(i).Schema}, s.cfg.World)
+		if err != nil && i >= t.set.Client() && t.choice.Mode != grammar.Named {
+			// The client can't mend a tool of the server.
+			t.record.Dropped = append(t.record.Dropped, err.Error())
+			continue
+		}
 		if err != nil {
-			return badRequest("tools", "tool %s: %v", shown.Name, err)
+			return badRequest("tools", "%v", err)
 		}
 		t.offered[shown.Name] = checked
 		tools = append(tools, checked)

@@ -19,6 +19,7 @@ import (
 	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/models/wire"
+	"github.com/toolsidecar/sidecar/retrieval"
 	"github.com/toolsidecar/sidecar/tokenbudget"
 )
 
@@ -75,10 +76,8 @@ func (m *scriptedMessage) UnmarshalJSON(raw []byte) error {
 		m.Content = strings.Join(texts, "\n")
 		return nil
 	}
-	if wire.Content == nil {
-		return nil
-	}
-	return json.Unmarshal(wire.Content, &m.Content)
+	_ = json.Unmarshal(wire.Content, &m.Content) // what is no text is none
+	return nil
 }
 
 func newScripted(t testing.TB) (*scripted, *httptest.Server) {
@@ -886,6 +885,32 @@ func TestEngineConnectionKept(t *testing.T) {
 	}
 	if n := conns.Load(); n > 2 { // the probe's, and one more if a request came before it was free
 		t.Errorf("%d connections for 10 turns", n)
+	}
+}
+
+// TestToolThatCannotBeChecked: a schema that can't be decided is refused by name
+// when it is the client's; one of the server can't be called, and the rest can.
+func TestToolThatCannotBeChecked(t *testing.T) {
+	eng, srv := newScripted(t)
+	bad := `{"type":"function","function":{"name":"bad","description":"x","parameters":{"type":"object","properties":{"a":{"type":"string","pattern":"^(?!x)"}}}}}`
+	cfg := allStages()
+	tool, err := catalog.Canonical([]byte(bad), catalog.DefaultLimits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Catalog, err = catalog.New("server", []retrieval.Tool{tool}); err != nil {
+		t.Fatal(err)
+	}
+	s := newSidecar(t, srv.URL, cfg)
+	user := `[{"role":"user","content":"weather"}]`
+	eng.say(scriptedReply{text: callWeather})
+	if status, _, body := s.ask(chatBody(toolList(3), user, "")); status != 200 || len(s.last().Dropped) != 1 {
+		t.Errorf("status %d, dropped %q: %s", status, s.last().Dropped, body)
+	}
+	for _, body := range []string{chatBody("["+bad+"]", user, ""), chatBody(toolList(3), user, `,"tool_choice":{"type":"function","function":{"name":"bad"}}`)} {
+		if status, _, reply := s.ask(body); status != 400 || !strings.Contains(string(reply), "bad") || !strings.Contains(string(reply), "pattern") {
+			t.Errorf("status %d: %s", status, reply)
+		}
 	}
 }
 
