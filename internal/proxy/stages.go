@@ -701,26 +701,28 @@ func (s *stages) expect(t *turn) {
 		return out
 	}
 	opt := wire.Options{AddGenerationPrompt: true, EnableThinking: t.enableThinking()}
-	prompt := count.Encode(nil, string(f.Render(nil, messages(t.layout), nil, opt)))
-	t.record.PromptTokens = len(prompt)
-	for i := len(t.layout) - 1; i >= 0; i-- {
-		m := t.layout[i]
-		if m.Role != "assistant" || m.Client >= 0 || m.Late {
-			continue
-		}
-		before := string(f.Render(nil, messages(t.layout[:i]), nil, opt)) + m.Text
-		previous := count.Encode(nil, before)
-		n := 0
-		for n < len(previous) && n < len(prompt) && previous[n] == prompt[n] {
-			n++
-		}
-		t.record.PrefixTokens = n
-		if t.info.BlockSize > 0 {
-			// An engine computes at least the last prompt token anew.
-			n = min(n, len(prompt)-1)
-			t.record.ExpectedCached = n / t.info.BlockSize * t.info.BlockSize
-		}
+	prompt := string(f.Render(nil, messages(t.layout), nil, opt))
+	i := len(t.layout) - 1
+	for i >= 0 && (t.layout[i].Role != "assistant" || t.layout[i].Client >= 0 || t.layout[i].Late) {
+		i--
+	}
+	if i < 0 {
+		t.record.PromptTokens = count.Count(prompt)
 		return
+	}
+	before := string(f.Render(nil, messages(t.layout[:i]), nil, opt)) + t.layout[i].Text
+	// Up to a control token that both have, the tokens are the same: encoded once.
+	at := max(0, strings.LastIndex(prompt[:commonPrefix(prompt, before)], f.TurnStart))
+	same := count.Count(prompt[:at])
+	rest, previous := count.Encode(nil, prompt[at:]), count.Encode(nil, before[at:])
+	n := 0
+	for n < len(previous) && n < len(rest) && previous[n] == rest[n] {
+		n++
+	}
+	t.record.PromptTokens, t.record.PrefixTokens = same+len(rest), same+n
+	if t.info.BlockSize > 0 {
+		// An engine computes at least the last prompt token anew.
+		t.record.ExpectedCached = min(same+n, t.record.PromptTokens-1) / t.info.BlockSize * t.info.BlockSize
 	}
 }
 

@@ -346,6 +346,7 @@ func TestConversation(t *testing.T) {
 		{`[` + user + `,` + call + `,` + result + `,` + said + `,` + next + `]`, "<tool_call>\n{\"name\": \"get_invoice\", \"arguments\": {\"id\": 9}}\n</tool_call>"},
 	}
 	before := ""
+	var previous []int32 // the turn before and its reply
 	for i, turn := range turns {
 		eng.say(scriptedReply{text: turn.reply})
 		status, header, body := s.ask(chatBody(tools, turn.messages, ""))
@@ -362,6 +363,21 @@ func TestConversation(t *testing.T) {
 		}
 		before = now.String() + fmt.Sprintf("assistant %q\n", turn.reply)
 		rec := s.last()
+		tokens := func(more string) []int32 {
+			var turns []wire.Message
+			for _, m := range sent.Messages {
+				turns = append(turns, wire.Message{Role: m.Role, Content: m.Content})
+			}
+			return tokenizer.Qwen3().Encode(nil, string(eng.family.Render(nil, turns, nil, wire.Options{AddGenerationPrompt: true}))+more)
+		}
+		prompt, common := tokens(""), 0
+		for common < min(len(prompt), len(previous)) && prompt[common] == previous[common] {
+			common++
+		}
+		if rec.PromptTokens != len(prompt) || i > 0 && rec.PrefixTokens != common {
+			t.Errorf("turn %d: %d prompt tokens of which %d known, want %d and %d", i, rec.PromptTokens, rec.PrefixTokens, len(prompt), common)
+		}
+		previous = tokens(turn.reply)
 		if i > 0 && (rec.ExpectedCached == 0 || header.Get("X-Sidecar-Expected-Cached-Tokens") != fmt.Sprint(rec.ExpectedCached)) {
 			t.Errorf("turn %d expects %d cached tokens, header %q", i, rec.ExpectedCached, header.Get("X-Sidecar-Expected-Cached-Tokens"))
 		}
