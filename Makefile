@@ -21,6 +21,8 @@ STATICCHECK := .cache/bin/staticcheck-$(STATICCHECK_VERSION)
 
 # The Python sets of the judges; each stage uses what is there.
 JUDGES := $(patsubst tools/requirements-%.txt,.venv/%,$(wildcard $(foreach n,judges render tokenizers,tools/requirements-$(n).txt)))
+# The vocabularies they compare on: Qwen3's, and several that may not be shipped.
+VOCABULARIES := .cache/qwen3 .cache/vocab/smollm2.json
 NODE := tools/clients/node/node_modules/.stamp
 
 GOTEST := go test -count=1
@@ -55,9 +57,11 @@ test-unit: ## stage: go test ./... (needs nothing but Go)
 	$(GOTEST) ./...
 test-race: ## stage: the packages with concurrency under the race detector
 	$(GOTEST) -race $$(tools/concurrent.sh)
-test-install: engines .venv/clients $(NODE) $(JUDGES)
-test-judges: $(JUDGES) ## stage: tests tagged judges (oracles in Python)
-	tools/tagged.sh judges '' -timeout 20m
+test-install: engines .venv/clients $(NODE) $(JUDGES) $(VOCABULARIES)
+# Every tenth schema of the sample is walked by xgrammar; SIDECAR_JUDGE_EVERY=1
+# walks all of them, which takes an hour or more.
+test-judges: $(JUDGES) $(VOCABULARIES) ## stage: tests tagged judges (oracles in Python)
+	SIDECAR_JUDGE_EVERY=$${SIDECAR_JUDGE_EVERY:-10} tools/tagged.sh judges '' -timeout 25m
 test-vllm: .venv/vllm models ## stage: tests tagged engines, named TestVLLM…, on a real vLLM
 	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestVLLM -timeout 20m -p 1
 test-sglang: .venv/sglang models ## stage: the same, named TestSGLang…, on a real SGLang
@@ -85,6 +89,15 @@ engines: .venv/vllm .venv/sglang models ## install vLLM and SGLang on CPU and th
 .PHONY: models
 models: .venv/vllm
 	@tools/model.sh tiny-qwen3 smollm2-135m
+
+.cache/qwen3:
+	@tools/model.sh tiny-qwen3
+	@ln -sfn models/tiny-qwen3 $@
+
+# The last of the vocabularies that the script writes.
+.cache/vocab/smollm2.json: tools/tokenizer-golden-vocab.py
+	@python3 $<
+	@touch $@
 
 # A venv that is up to date is left alone by the script.
 .venv/%: FORCE

@@ -46,7 +46,7 @@ func Compile(t Tool, world World) (*Checked, error) {
 	return c, nil
 }
 
-const schemaURL = "urn:tool:schema"
+const schemaURL = "https://tool.invalid/schema.json"
 
 func compile(name string, raw []byte, world World) (c *Checked, err error) {
 	// The schema library panics on some malformed metaschemas.

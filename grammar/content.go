@@ -5,6 +5,7 @@ import "slices"
 // content is what the engine holds the arguments of one tool to.
 type content struct {
 	ebnf    string
+	quoted  string   // ebnf as a JSON string
 	reasons []string // why the grammar isn't inside the schema; none if it is
 }
 
@@ -33,7 +34,7 @@ func contentOf(root *value, plainRefs bool) content {
 		g, _ = write(&lang{kind: object, max: -1, rest: &lang{kind: anyValue}}, nil)
 	}
 	slices.Sort(n.reasons)
-	return content{g, n.reasons}
+	return content{g, string(appendString(nil, g)), n.reasons}
 }
 
 // objectsOnly leaves out the values that aren't objects: arguments are one.

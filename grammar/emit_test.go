@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"container/list"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -354,6 +355,33 @@ func TestTagBytes(t *testing.T) {
 			t.Fatalf("two emissions:\n%s\n%s", first, e.Format)
 		}
 	}
+}
+
+func TestCache(t *testing.T) {
+	l := &cache{entries: map[[32]byte]*list.Element{}, order: list.New(), maxEntries: 3, maxBytes: 100}
+	has := func(keys string) {
+		t.Helper()
+		var got []byte
+		for k := range byte('z') {
+			if e, ok := l.entries[[32]byte{k}]; ok && e.Value.(*cached).key[0] == k {
+				got = append(got, k)
+			}
+		}
+		if string(got) != keys {
+			t.Errorf("holds %q, want %q", got, keys)
+		}
+	}
+	for _, k := range []byte("abc") {
+		l.put([32]byte{k}, nil, nil, 10)
+	}
+	has("abc")
+	l.get([32]byte{'a'})
+	l.put([32]byte{'d'}, nil, nil, 10)
+	has("acd") // b was used longest ago
+	l.put([32]byte{'e'}, nil, nil, 85)
+	has("de")
+	l.put([32]byte{'f'}, nil, nil, 1000)
+	has("f")
 }
 
 func BenchmarkCompile(b *testing.B) {

@@ -11,7 +11,8 @@
 //	proxy.go                routes, limits, drain
 //	chat.go                 body checks; the staged path or the transparent one
 //	fields.go               fields that steer the engine and are refused
-//	engine.go               the upstream client, its timeouts and errors
+//	engine.go               the call of the engine, its timeouts and errors
+//	client.go               connections to the engine
 //	relay.go                the reply back, event by event
 //	exchange.go             what is known of one request while it runs
 //

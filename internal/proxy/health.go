@@ -58,18 +58,18 @@ func (r *readiness) check(ctx context.Context, p *Proxy) error {
 func (p *Proxy) askHealth(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "GET", p.engine.JoinPath("/health").String(), nil)
+	url, err := p.engineURL("/health", "")
 	if err != nil {
 		return err
 	}
-	resp, err := p.client.RoundTrip(req)
+	resp, err := p.client.do(ctx, &engineRequest{method: "GET", url: url, header: http.Header{}})
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16))
 	if resp.StatusCode >= 500 {
-		return fmt.Errorf("GET %s answered %s", req.URL.Path, resp.Status)
+		return fmt.Errorf("GET %s answered %s", url.Path, resp.Status)
 	}
 	return nil
 }

@@ -220,6 +220,7 @@ func TestRoutes(t *testing.T) {
 			{"GET", "/v1/load_lora_adapter", "", 404, `"unknown_url"`},
 			{"GET", "/v1/chat/completions", "", 405, `use POST`},
 			{"DELETE", "/v1/models/m", "", 405, `use GET`},
+			{"BREW", "/v1/models", "", 405, `BREW is not allowed on /v1/models; use GET`},
 			{"POST", "/healthz", "{}", 405, `use GET`},
 			{"GET", "/healthz", "", 200, "ok\n"},
 			{"HEAD", "/healthz", "", 200, ""},

@@ -3,6 +3,7 @@ package simengine
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/toolsidecar/sidecar/models/wire"
 )
@@ -30,10 +31,14 @@ type usage struct {
 	TotalTokens      int            `json:"total_tokens"`
 	CompletionTokens int            `json:"completion_tokens"`
 	PromptDetails    *promptDetails `json:"prompt_tokens_details"`
+	OutputDetails    *int           `json:"completion_tokens_details"` // always null
 }
 
 type promptDetails struct {
-	CachedTokens     int  `json:"cached_tokens"`
+	CachedTokens int `json:"cached_tokens"`
+	// CreatedTokens is the prompt tokens that are in the cache from now on; null
+	// in text completions.
+	CreatedTokens    *int `json:"created_cache_tokens"`
 	MultimodalTokens *int `json:"multimodal_tokens"`
 }
 
@@ -69,6 +74,11 @@ func (a *answer) usage() *usage {
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
 	if a.e.cfg.PromptTokensDetails {
 		u.PromptDetails = &promptDetails{CachedTokens: a.cached}
+		if a.chat {
+			block := a.e.cfg.BlockSize
+			created := max(0, len(a.prompt)/block*block-a.cached)
+			u.PromptDetails.CreatedTokens = &created
+		}
 	}
 	return u
 }
@@ -118,12 +128,18 @@ func (a *answer) whole(r *http.Request) error {
 		}
 		if !a.chat {
 			out["text"] = c.text
+			if a.req.ReturnTokenIDs {
+				out["prompt_token_ids"] = c.seq.prompt
+			}
 			list = append(list, out)
 			continue
 		}
-		msg := map[string]any{"role": "assistant", "content": c.text, "refusal": nil, "reasoning": nil, "tool_calls": []any{}}
+		msg := map[string]any{"role": "assistant", "content": c.text, "refusal": nil, "annotations": nil, "audio": nil, "function_call": nil, "reasoning": nil}
 		if a.parse {
 			if text, calls := a.wholeCalls(i, c.text); len(calls) > 0 {
+				if strings.TrimSpace(text) == "" {
+					text = "" // then null, but a stream sends it
+				}
 				msg["content"], msg["tool_calls"] = orNull(text), calls
 				if c.finish == "stop" && !a.named {
 					out["finish_reason"] = "tool_calls"
@@ -135,9 +151,9 @@ func (a *answer) whole(r *http.Request) error {
 	}
 	body := map[string]any{
 		"id": a.id, "object": a.object(false), "created": a.created, "model": a.e.cfg.Model,
-		"choices": list, "usage": a.usage(), "system_fingerprint": a.e.signature,
+		"choices": list, "usage": a.usage(), "system_fingerprint": a.e.signature, "service_tier": nil, "kv_transfer_params": nil,
 	}
-	if a.req.ReturnTokenIDs {
+	if a.req.ReturnTokenIDs && a.chat {
 		body["prompt_token_ids"] = a.prompt
 	}
 	if a.req.ReturnPromptText {
@@ -162,11 +178,10 @@ func (a *answer) wholeCalls(choice int, text string) (content string, calls []to
 	for _, evs := range [][]wire.Event{append([]wire.Event(nil), p.Feed(text)...), p.Close()} {
 		for _, ev := range evs {
 			switch ev.Kind {
-			case wire.Text:
-				if len(calls) == 0 {
-					content += ev.Text
-				}
 			case wire.CallStart:
+				if len(calls) == 0 {
+					content = text[:ev.Offset]
+				}
 				args := ""
 				calls = append(calls, toolCall{ID: a.callID(choice, ev.Call), Type: "function", Function: callFunction{ev.Name, &args}})
 			case wire.Arguments:
@@ -254,6 +269,7 @@ type choiceStream struct {
 	c      *choice
 	parser *wire.Parser
 	called bool
+	sent   int // bytes of content before the first call
 }
 
 // token sends what output token k adds.
@@ -279,7 +295,11 @@ func (s *choiceStream) token(k int) error {
 	var deltas []map[string]any
 	switch {
 	case !a.chat:
-		deltas = append(deltas, map[string]any{"text": c.pieces[k]})
+		d := map[string]any{"text": c.pieces[k]}
+		if k == 0 && a.req.ReturnTokenIDs {
+			d["prompt_token_ids"] = c.seq.prompt
+		}
+		deltas = append(deltas, d)
 	case s.parser == nil:
 		if d := (map[string]any{"content": c.pieces[k]}); c.pieces[k] != "" || !last {
 			deltas = append(deltas, map[string]any{"delta": d})
@@ -290,7 +310,7 @@ func (s *choiceStream) token(k int) error {
 			evs = append(evs, s.parser.Close()...)
 		}
 		for _, ev := range evs {
-			if d := s.delta(ev); d != nil {
+			for _, d := range s.deltas(ev) {
 				deltas = append(deltas, map[string]any{"delta": d})
 			}
 		}
@@ -331,24 +351,30 @@ func (s *choiceStream) token(k int) error {
 	return nil
 }
 
-// delta is an event of the parser as a chat delta, nil when it says nothing.
-func (s *choiceStream) delta(ev wire.Event) map[string]any {
+// deltas are what an event of the parser says in a chat stream. As in vLLM all
+// text before the first call is content, the newline before it too, and no text
+// after it.
+func (s *choiceStream) deltas(ev wire.Event) []map[string]any {
 	call := func(t toolCall) map[string]any {
 		t.Index = &ev.Call
-		return map[string]any{"tool_calls": []toolCall{t}}
+		return map[string]any{"content": nil, "tool_calls": []toolCall{t}}
 	}
 	switch ev.Kind {
 	case wire.Text:
 		if s.called {
-			return nil // as vLLM, no content after a call
+			return nil
 		}
-		return map[string]any{"content": ev.Text}
+		s.sent += len(ev.Text)
+		return []map[string]any{{"content": ev.Text}}
 	case wire.CallStart:
+		var out []map[string]any
+		if framing := s.parser.Raw()[min(s.sent, ev.Offset):ev.Offset]; !s.called && framing != "" {
+			out = append(out, map[string]any{"content": framing})
+		}
 		s.called = true
-		none := ""
-		return call(toolCall{ID: s.a.callID(s.index, ev.Call), Type: "function", Function: callFunction{ev.Name, &none}})
+		return append(out, call(toolCall{ID: s.a.callID(s.index, ev.Call), Type: "function", Function: callFunction{Name: ev.Name}}))
 	case wire.Arguments:
-		return call(toolCall{Function: callFunction{Arguments: &ev.Text}})
+		return []map[string]any{call(toolCall{Function: callFunction{Arguments: &ev.Text}})}
 	}
 	return nil
 }

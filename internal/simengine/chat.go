@@ -257,7 +257,7 @@ func (e *Engine) generation(r *generateRequest, maxTokens *int, prompt []int32) 
 		}
 	}
 	if len(prompt) == 0 {
-		return nil, 0, badRequest("prompt", "the prompt has no tokens")
+		return nil, 0, badRequest("prompt", "Either prompt or prompt_embeds must be provided and non-empty.")
 	}
 	for _, id := range prompt {
 		if _, _, ok := e.tok.Token(id); !ok {

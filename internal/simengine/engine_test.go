@@ -16,13 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/models/wire"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // server is an engine behind real HTTP.
 type server struct {
@@ -88,6 +84,7 @@ type reply struct {
 		FinishReason string  `json:"finish_reason"`
 		StopReason   any     `json:"stop_reason"`
 		TokenIDs     []int32 `json:"token_ids"`
+		PromptIDs    []int32 `json:"prompt_token_ids"` // in text completions
 	}
 	PromptTokenIDs []int32 `json:"prompt_token_ids"`
 	Usage          struct {
@@ -95,7 +92,8 @@ type reply struct {
 		CompletionTokens int `json:"completion_tokens"`
 		TotalTokens      int `json:"total_tokens"`
 		Details          *struct {
-			Cached int `json:"cached_tokens"`
+			Cached  int  `json:"cached_tokens"`
+			Created *int `json:"created_cache_tokens"`
 		} `json:"prompt_tokens_details"`
 	}
 	Model       string
@@ -195,8 +193,8 @@ func TestPromptIsExact(t *testing.T) {
 		t.Error("kv_transfer_params.prompt_token_ids is not the prompt")
 	}
 	r = s.ok(completions, `{"prompt":`+marshal(want)+`,"return_token_ids":true}`)
-	if !reflect.DeepEqual(r.PromptTokenIDs, want) || r.Usage.CompletionTokens > 16 {
-		t.Errorf("/v1/completions with ids: %d prompt tokens, %d completion tokens", len(r.PromptTokenIDs), r.Usage.CompletionTokens)
+	if !reflect.DeepEqual(r.Choices[0].PromptIDs, want) || r.Usage.CompletionTokens > 16 {
+		t.Errorf("/v1/completions with ids: %d prompt tokens, %d completion tokens", len(r.Choices[0].PromptIDs), r.Usage.CompletionTokens)
 	}
 }
 
@@ -315,7 +313,7 @@ func TestErrors(t *testing.T) {
 		{chat, `{` + user + `,"structured_outputs":{"structural_tag":{}}}`, 400, "Invalid structured_outputs structural_tag specification. (parameter=structured_outputs)"},
 		{chat, `{` + user + `,"kv_transfer_params":{"prompt_token_ids":[1,99999999]}}`, 400, "out of vocabulary"},
 		{chat, `{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, 400, "image_url"},
-		{completions, `{"prompt":""}`, 400, "no tokens"},
+		{completions, `{"prompt":""}`, 400, "non-empty"},
 		{completions, `{"prompt":{}}`, 400, "prompt must be"},
 		{"/tokenize", `{}`, 400, "prompt or messages"},
 		{"/detokenize", `{"tokens":[-1]}`, 400, "tokens"},
@@ -388,7 +386,9 @@ func readStream(r io.Reader) (*streamed, error) {
 			for _, tc := range ch.Delta.ToolCalls {
 				k := fmt.Sprintf("%d.%d", ch.Index, *tc.Index)
 				s.names[k] += tc.Function.Name
-				s.args[k] += *tc.Function.Arguments
+				if tc.Function.Arguments != nil {
+					s.args[k] += *tc.Function.Arguments
+				}
 			}
 			if ch.Finish != "" {
 				s.finish[ch.Index] += ch.Finish
