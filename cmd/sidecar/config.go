@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -287,9 +289,13 @@ func readConfig(path string, options []*option, file *option) (map[string]fileVa
 	if err != nil {
 		return nil, err
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(raw, &doc); err != nil {
+	var doc, second yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	if err := dec.Decode(&doc); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if dec.Decode(&second) != io.EOF {
+		return nil, fmt.Errorf("%s: more than one YAML document; only one is read", path)
 	}
 	found := map[string]fileValue{}
 	if len(doc.Content) == 0 {
@@ -305,7 +311,11 @@ func readConfig(path string, options []*option, file *option) (map[string]fileVa
 		where := fmt.Sprintf("%s:%d", path, key.Line)
 		at := slices.IndexFunc(options, func(o *option) bool { return o.name == key.Value && o != file })
 		if at < 0 {
-			faults = append(faults, fmt.Errorf("%s: %s: unknown key%s", where, key.Value, nearest(key.Value, options)))
+			hint := nearest(key.Value, options)
+			if key.Value == file.name {
+				hint = "; a configuration file can't name another"
+			}
+			faults = append(faults, fmt.Errorf("%s: %s: unknown key%s", where, key.Value, hint))
 			continue
 		}
 		o := options[at]
@@ -324,20 +334,28 @@ func readConfig(path string, options []*option, file *option) (map[string]fileVa
 }
 
 func (o *option) fromYAML(v *yaml.Node) ([]string, error) {
-	for v.Kind == yaml.AliasNode {
-		v = v.Alias
+	if v = aliased(v); v.Kind != yaml.SequenceNode || !o.many {
+		return o.scalar(v)
 	}
-	if v.Kind == yaml.SequenceNode && o.many {
-		values := []string{}
-		for _, item := range v.Content {
-			one, err := o.fromYAML(item)
-			if err != nil {
-				return nil, err
-			}
-			values = append(values, one...)
+	values := []string{}
+	for _, item := range v.Content {
+		one, err := o.scalar(aliased(item)) // a list in the list is none: it may be the list itself
+		if err != nil {
+			return nil, err
 		}
-		return values, nil
+		values = append(values, one...)
 	}
+	return values, nil
+}
+
+func aliased(v *yaml.Node) *yaml.Node {
+	if v.Kind == yaml.AliasNode {
+		return v.Alias // of an anchor, which stands at no alias
+	}
+	return v
+}
+
+func (o *option) scalar(v *yaml.Node) ([]string, error) {
 	if v.Kind != yaml.ScalarNode || !slices.Contains(o.tags, v.ShortTag()) {
 		want := map[string]string{"text": "text", "name": "text", "bool": "true or false", "n": "a whole number",
 			"duration": "a duration such as 30s", "bytes": "a number of bytes such as 65536 or 64KiB"}[o.kind]

@@ -112,8 +112,9 @@ func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr
 // are named on stderr; the rest is served.
 func loadStages(ctx context.Context, cfg *serveConfig, stderr io.Writer) error {
 	st := &cfg.Proxy.Stages
-	st.Counter = tokenizer.Qwen3()
-	if cfg.Tokenizer != "" {
+	if cfg.Tokenizer == "" {
+		st.Counter = tokenizer.Qwen3()
+	} else {
 		t, err := tokenizer.Load(cfg.Tokenizer)
 		if err != nil {
 			return &usageError{fmt.Errorf("--tokenizer %s: %w", cfg.Tokenizer, err), "give the model's tokenizer.json, or a *.tiktoken file"}

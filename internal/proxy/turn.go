@@ -21,7 +21,8 @@ func (s *stages) wants(*openai.Object) bool { return true }
 
 // serve runs one chat completion through the stages.
 //
-// The failure policy: retrieval and prefix fail open to the client's bytes; a
+// The failure policy: retrieval and prefix fail open to the client's bytes, also
+// by a fault of our own; a
 // constraint that the engine refuses is left out and every call is checked; a
 // reply that breaks the contract is an error, also in the middle of a stream.
 func (s *stages) serve(x *exchange, o *openai.Object) {
@@ -42,7 +43,7 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 		x.p.forward(x, true)
 		return
 	}
-	t, err := s.plan(x.ctx, x.req, o, rec)
+	t, err := s.planned(x, o, rec)
 	var u *unstaged
 	var e *openai.Error
 	switch {
@@ -59,6 +60,18 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 		rec.Stream, rec.TokensExact = t.stream, t.info.TokenizerExact
 		s.run(x, t)
 	}
+}
+
+// planned is plan, whose own faults leave the request to the engine.
+func (s *stages) planned(x *exchange, o *openai.Object, rec *Record) (t *turn, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			x.p.metrics.panics.Inc()
+			x.p.logFault(fault)
+			t, err = nil, &unstaged{"a fault of the stages"}
+		}
+	}()
+	return s.plan(x.ctx, x.req, o, rec)
 }
 
 // run sends the turn and answers the client. A body with a constraint that the

@@ -19,6 +19,7 @@ import (
 	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/models/wire"
+	"github.com/toolsidecar/sidecar/prefix"
 	"github.com/toolsidecar/sidecar/retrieval"
 	"github.com/toolsidecar/sidecar/tokenbudget"
 )
@@ -927,6 +928,27 @@ func TestToolThatCannotBeChecked(t *testing.T) {
 		if status, _, reply := s.ask(body); status != 400 || !strings.Contains(string(reply), "bad") || !strings.Contains(string(reply), "pattern") {
 			t.Errorf("status %d: %s", status, reply)
 		}
+	}
+}
+
+type brokenLedger struct{ prefix.Ledger }
+
+func (brokenLedger) Get(prefix.Key) (*prefix.Entry, bool) { panic("broken") }
+
+// TestFaultOfStages: a fault of ours before anything is sent leaves the request to
+// the engine.
+func TestFaultOfStages(t *testing.T) {
+	eng, srv := newScripted(t)
+	s := newSidecar(t, srv.URL, allStages())
+	s.p.stages.(*stages).ledger = brokenLedger{}
+	body := chatBody(toolList(3), `[{"role":"user","content":"hi"},{"role":"assistant","content":"ho"},{"role":"user","content":"hi"}]`, "")
+	eng.say(scriptedReply{text: "ok"})
+	status, header, reply := s.ask(body)
+	if status != 200 || header.Get("X-Sidecar-Mode") != "passthrough" || !strings.Contains(header.Get("X-Sidecar-Reason"), "fault") {
+		t.Errorf("status %d, %v: %s", status, header, reply)
+	}
+	if sent := eng.took(); len(sent) != 1 || string(sent[0].raw) != body {
+		t.Error("the engine was not sent the client's bytes")
 	}
 }
 
