@@ -70,6 +70,7 @@ func serveOptions(c *serveConfig) []*option {
 		list("catalog", &c.Catalogs, "tools of the server: demo, a `FILE` (JSON, JSONL) or a folder of them"),
 		list("pin", &st.Pins, "`NAME` of a tool that is always in front"),
 		number("top-k", &st.TopK, proxy.DefaultTopK, 1, 128, "most tools that one turn adds"),
+		number("search-rounds", &st.Rounds, proxy.DefaultRounds, 0, 16, "searches of the model (tool_search) answered within one request; 0 offers it none"),
 		number("tool-tokens", &st.Tokens, proxy.DefaultTokens, 128, 1<<20, "schema tokens of the tools in front and what a turn adds"),
 		number("late-tokens", &st.MaxLate, proxy.DefaultMaxLate, 128, 1<<20, "schema tokens of all added tools of a conversation, before a new epoch"),
 		number("observation-tokens", &st.Budget.MaxTokens, 2048, 64, 1<<20, "tokens of one tool result"),
