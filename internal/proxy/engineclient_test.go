@@ -13,22 +13,19 @@ import (
 	"time"
 )
 
-// clients are the two ways to the engine.
-func clients(t *testing.T, engine string, test func(t *testing.T, c engineClient, u *url.URL)) {
+// client gives the client of an engine and the engine's chat path.
+func client(t *testing.T, engine string) (*engineClient, *url.URL) {
+	t.Helper()
 	cfg := Config{Engine: engine}
 	cfg.setDefaults()
 	u, err := cfg.baseURL()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]engineClient{"plain": newPlainClient(&cfg, u), "std": newStdClient(&cfg)} {
-		t.Run(name, func(t *testing.T) {
-			defer c.close()
-			at := *u
-			at.Path = chatPath
-			test(t, c, &at)
-		})
-	}
+	u.Path = chatPath
+	c := newEngineClient(&cfg)
+	t.Cleanup(c.close)
+	return c, u
 }
 
 func TestEngineClientReplies(t *testing.T) {
@@ -59,41 +56,40 @@ func TestEngineClientReplies(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			eng := newEngine(t, tt.script)
-			clients(t, eng.url, func(t *testing.T, c engineClient, u *url.URL) {
-				before := eng.count()
-				remote := map[string]bool{}
-				for range 3 {
-					method := "POST"
-					if tt.body == "" {
-						method = "GET"
-					}
-					resp, err := c.do(context.Background(), &engineRequest{method, u, http.Header{"X-A": {"1", "2"}}, []byte(tt.body)})
-					got := "error"
-					if err == nil {
-						body, rerr := io.ReadAll(resp.Body)
-						got = fmt.Sprintf("%d %s", resp.StatusCode, body)
-						if rerr != nil {
-							got = rerr.Error()
-						}
-						resp.Body.Close()
-					}
-					if got != tt.want {
-						t.Errorf("got %.100q, want %q (%v)", got, tt.want, err)
-					}
-					k := eng.last()
-					remote[k.conn.RemoteAddr().String()] = true
-					if fmt.Sprint(k.req.Header["X-A"]) != "[1 2]" || k.req.Host != u.Host || string(k.body) != tt.body {
-						t.Errorf("engine got %v %s", k.req.Header, k.req.Host)
-					}
-					time.Sleep(5 * time.Millisecond) // for a second reply, or the close, to arrive
+			c, u := client(t, eng.url)
+			before := eng.count()
+			remote := map[string]bool{}
+			for range 3 {
+				method := "POST"
+				if tt.body == "" {
+					method = "GET"
 				}
-				if n := eng.count() - before; n != tt.calls {
-					t.Errorf("the engine got %d requests, want %d", n, tt.calls)
+				resp, err := c.do(context.Background(), &engineRequest{method, u, http.Header{"X-A": {"1", "2"}}, []byte(tt.body)})
+				got := "error"
+				if err == nil {
+					body, rerr := io.ReadAll(resp.Body)
+					got = fmt.Sprintf("%d %s", resp.StatusCode, body)
+					if rerr != nil {
+						got = rerr.Error()
+					}
+					resp.Body.Close()
 				}
-				if len(remote) != tt.conns {
-					t.Errorf("%d connections, want %d", len(remote), tt.conns)
+				if got != tt.want {
+					t.Errorf("got %.100q, want %q (%v)", got, tt.want, err)
 				}
-			})
+				k := eng.last()
+				remote[k.conn.RemoteAddr().String()] = true
+				if fmt.Sprint(k.req.Header["X-A"]) != "[1 2]" || k.req.Host != u.Host || string(k.body) != tt.body {
+					t.Errorf("engine got %v %s", k.req.Header, k.req.Host)
+				}
+				time.Sleep(5 * time.Millisecond) // for a second reply, or the close, to arrive
+			}
+			if n := eng.count() - before; n != tt.calls {
+				t.Errorf("the engine got %d requests, want %d", n, tt.calls)
+			}
+			if len(remote) != tt.conns {
+				t.Errorf("%d connections, want %d", len(remote), tt.conns)
+			}
 		})
 	}
 }
@@ -107,43 +103,42 @@ func TestEngineClientConcurrent(t *testing.T) {
 		k.chunk(string(k.body))
 		k.end()
 	})
-	clients(t, eng.url, func(t *testing.T, c engineClient, u *url.URL) {
-		var all sync.WaitGroup
-		for g := range 16 {
-			all.Add(1)
-			go func() {
-				defer all.Done()
-				r := rand.New(rand.NewSource(int64(g)))
-				for i := range 40 {
-					ctx, cancel := context.WithCancel(context.Background())
-					text := fmt.Sprintf("%d-%d-%s", g, i, strings.Repeat("x", r.Intn(20)))
-					resp, err := c.do(ctx, &engineRequest{"POST", u, http.Header{}, []byte(text)})
-					if err != nil {
-						t.Error(err)
-						cancel()
-						continue
-					}
-					switch r.Intn(3) {
-					case 0:
-						cancel() // the reply's rest may be there or not, but is no one else's
-						body, _ := io.ReadAll(resp.Body)
-						if !strings.HasPrefix(text+text, string(body)) {
-							t.Errorf("%q got %q", text, body)
-						}
-					case 1: // closed early
-					default:
-						body, err := io.ReadAll(resp.Body)
-						if string(body) != text+text || err != nil {
-							t.Errorf("%q got %q %v", text, body, err)
-						}
-					}
-					resp.Body.Close()
+	c, u := client(t, eng.url)
+	var all sync.WaitGroup
+	for g := range 16 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			r := rand.New(rand.NewSource(int64(g)))
+			for i := range 40 {
+				ctx, cancel := context.WithCancel(context.Background())
+				text := fmt.Sprintf("%d-%d-%s", g, i, strings.Repeat("x", r.Intn(20)))
+				resp, err := c.do(ctx, &engineRequest{"POST", u, http.Header{}, []byte(text)})
+				if err != nil {
+					t.Error(err)
 					cancel()
+					continue
 				}
-			}()
-		}
-		all.Wait()
-	})
+				switch r.Intn(3) {
+				case 0:
+					cancel() // the reply's rest may be there or not, but is no one else's
+					body, _ := io.ReadAll(resp.Body)
+					if !strings.HasPrefix(text+text, string(body)) {
+						t.Errorf("%q got %q", text, body)
+					}
+				case 1: // closed early
+				default:
+					body, err := io.ReadAll(resp.Body)
+					if string(body) != text+text || err != nil {
+						t.Errorf("%q got %q %v", text, body, err)
+					}
+				}
+				resp.Body.Close()
+				cancel()
+			}
+		}()
+	}
+	all.Wait()
 }
 
 // A connection that is not used is closed in time, before the engine does it.
@@ -156,12 +151,7 @@ func TestEngineClientDropsIdle(t *testing.T) {
 			closed <- time.Now()
 		}
 	})
-	cfg := Config{Engine: eng.url}
-	cfg.setDefaults()
-	u, _ := cfg.baseURL()
-	u.Path = "/x"
-	c := newPlainClient(&cfg, u)
-	defer c.close()
+	c, u := client(t, eng.url)
 	resp, err := c.do(context.Background(), &engineRequest{method: "GET", url: u, header: http.Header{}})
 	if err != nil {
 		t.Fatal(err)
@@ -182,30 +172,6 @@ func TestEngineAnswersEarly(t *testing.T) {
 			r := ask(t, newClientFor(t), "POST", base+chatPath, `{"x":"`+strings.Repeat("x", 8<<20)+`"}`)
 			if r.status != 413 || r.body != `{"error":{"message":"large"}}` {
 				t.Errorf("%d %s", r.status, r.body)
-			}
-		}
-	})
-}
-
-// The engine client serves those who call with net/http.
-func TestTransport(t *testing.T) {
-	eng := newEngine(t, func(k *call) { k.json(200, "", k.req.Method+" "+k.req.Header.Get("X-A")+" "+string(k.body)) })
-	clients(t, eng.url, func(t *testing.T, c engineClient, u *url.URL) {
-		h := &http.Client{Transport: transport{c}}
-		for _, tt := range []struct{ method, body, want string }{{"GET", "", "GET 1 "}, {"POST", "{}", "POST 1 {}"}, {"POST", "", "POST 1 "}} {
-			req, err := http.NewRequest(tt.method, u.String(), strings.NewReader(tt.body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("X-A", "1")
-			resp, err := h.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if err != nil || string(got) != tt.want {
-				t.Errorf("got %q %v, want %q", got, err, tt.want)
 			}
 		}
 	})

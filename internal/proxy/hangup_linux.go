@@ -8,11 +8,6 @@ func hungUp(fd uintptr) bool {
 	return poll(fd, unix.POLLRDHUP) != 0
 }
 
-// quiet says whether the peer of a socket has neither sent nor closed.
-func quiet(fd uintptr) bool {
-	return poll(fd, unix.POLLIN|unix.POLLRDHUP) == 0
-}
-
 // poll returns which of events, or of errors, have happened on a socket.
 func poll(fd uintptr, events int16) int16 {
 	fds := [1]unix.PollFd{{Fd: int32(fd), Events: events}}

@@ -12,12 +12,6 @@ func hungUp(fd uintptr) bool {
 	return err != unix.EAGAIN && (err != nil || n == 0)
 }
 
-// quiet says whether the peer of a socket has neither sent nor closed.
-func quiet(fd uintptr) bool {
-	_, err := peek(fd)
-	return err == unix.EAGAIN
-}
-
 func peek(fd uintptr) (n int, err error) {
 	var b [1]byte
 	for {

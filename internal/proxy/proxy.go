@@ -29,7 +29,7 @@ func serverError(status int, code, message string) *openai.Error {
 type Proxy struct {
 	cfg     Config
 	engine  *url.URL
-	client  engineClient
+	client  *engineClient
 	gate    fieldGate
 	metrics *metrics
 	ready   readiness
@@ -57,11 +57,7 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{cfg: cfg, engine: engine, gate: gate, metrics: newMetrics(), live: map[*exchange]struct{}{}, idle: make(chan struct{})}
-	if engine.Scheme == "http" {
-		p.client = newPlainClient(&p.cfg, engine)
-	} else {
-		p.client = newStdClient(&p.cfg)
-	}
+	p.client = newEngineClient(&p.cfg)
 	base, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	if p.cfg.Stages.enabled() {

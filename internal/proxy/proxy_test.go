@@ -42,7 +42,6 @@ var adapters = []struct {
 		}
 	}},
 	{"nethttp", func(t testing.TB, p *Proxy) (string, func()) {
-		p.client = newStdClient(&p.cfg) // net/http on both sides
 		s := httptest.NewUnstartedServer(p.Handler())
 		s.Config.MaxHeaderBytes = p.cfg.MaxHeader
 		s.Config.ReadHeaderTimeout = p.cfg.HeaderTimeout

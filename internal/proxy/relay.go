@@ -63,7 +63,7 @@ var doneData = []byte("[DONE]")
 func (p *Proxy) relayStream(x *exchange, resp *http.Response, header http.Header, needDone bool) {
 	p.metrics.streams.Inc()
 	defer p.metrics.streams.Dec()
-	if p.client.sendsFirst() {
+	if b, ok := resp.Body.(*replyBody); ok && b.sent.read() {
 		x.releaseBody()
 	}
 	events := openai.NewReader(resp.Body, p.cfg.MaxEvent)

@@ -100,7 +100,7 @@ func newStages(base context.Context, p *Proxy) (*stages, error) {
 	if cfg.Catalog != nil {
 		s.allTokens(cfg.Catalog) // counted once here, not by the first request
 	}
-	prober := &engine.Prober{Client: &http.Client{Transport: transport{p.client}}, Base: p.engine.String(), Key: p.cfg.EngineAPIKey, Family: cfg.Family, Tokenizer: cfg.Counter}
+	prober := &engine.Prober{Client: &http.Client{Transport: p.client.transport}, Base: p.engine.String(), Key: p.cfg.EngineAPIKey, Family: cfg.Family, Tokenizer: cfg.Counter}
 	s.engine = &engineState{probe: prober.Probe, base: base}
 	return s, nil
 }
