@@ -17,7 +17,9 @@ type Conversation struct {
 // toolset identifies the tools on offer. A conversation starts under a root that
 // includes it, so that two agents with the same first message and other tools
 // stay apart; it keeps that root when the tools change later, which Open finds
-// through the alias that every recorded reply leaves under a key free of tools.
+// through the alias that every recorded reply leaves under a key free of tools. A
+// reply recorded under its own root goes before an alias, which may be that of
+// another agent with the same words.
 func Open(l Ledger, scope Scope, toolset string, msgs []Message) *Conversation {
 	c := &Conversation{
 		ledger:   l,
@@ -25,9 +27,13 @@ func Open(l Ledger, scope Scope, toolset string, msgs []Message) *Conversation {
 		messages: msgs,
 		plain:    chain(scope.root("plain", ""), msgs),
 	}
+	own := chain(c.root, msgs)
 	for i := len(msgs) - 1; i >= 0; i-- {
 		if msgs[i].Role != "assistant" {
 			continue
+		}
+		if _, ok := l.Get(own[i]); ok {
+			break
 		}
 		if e, ok := l.Get(c.plain[i]); ok && e.Origin != nil {
 			c.root = *e.Origin

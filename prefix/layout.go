@@ -1,7 +1,6 @@
 package prefix
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -24,7 +23,7 @@ type Turn struct {
 // Layout is the message list for the engine in owned-text mode:
 //
 //	system    the client's text, a blank line, the family's tools text
-//	user      the client's bytes
+//	user      the client's bytes; a later developer message as system text
 //	assistant tool_search(query)          a late block,
 //	user      <tool_response>tools</…>    after the message it was decided at
 //	assistant the generated text, as the engine generated it
@@ -32,12 +31,24 @@ type Turn struct {
 //
 // Every turn but the last is the same on the next request of the conversation,
 // which makes the prompt a prefix of the next one.
+//
+// No text spells a control token of the family, and neither a result nor a tool
+// spells the tags of its frame: see [wire.Family.Neutral]. The bytes of a client's
+// message (Turn.Client) are the client's; whoever sends them sees to it.
 func (c *Conversation) Layout(f *wire.Family) []Turn {
+	turns := c.layout(f)
+	for i := range turns {
+		turns[i].Text = f.Neutral(turns[i].Text)
+	}
+	return turns
+}
+
+func (c *Conversation) layout(f *wire.Family) []Turn {
 	var turns []Turn
 	start := 0
 	tools := ""
 	if c.front != nil {
-		tools = f.ToolsText(rawTools(c.front), c.front.Directory)
+		tools = f.ToolsText(rawTools(f, c.front), c.front.Directory)
 	}
 	switch {
 	case tools == "":
@@ -56,14 +67,17 @@ func (c *Conversation) Layout(f *wire.Family) []Turn {
 		case m.Role == "assistant" && (c.Replaced(i) || len(m.Calls) > 0):
 			turns = append(turns, Turn{Role: "assistant", Text: c.assistant(f, i), Client: -1})
 		case m.Role == "tool":
-			results := []string{c.Text(i)}
+			results := []string{f.NeutralResult(c.Text(i))}
 			j := i
 			for c.Late(j) == nil && j+1 < len(c.messages) && c.messages[j+1].Role == "tool" && c.messages[j+1].Opaque == nil {
 				j++
-				results = append(results, c.Text(j))
+				results = append(results, f.NeutralResult(c.Text(j)))
 			}
 			turns = append(turns, Turn{Role: "user", Text: f.ResponseText(results), Client: -1})
 			i = j
+		case m.Role == "developer":
+			// A template that knows no such role leaves the message out.
+			turns = append(turns, Turn{Role: "system", Text: m.Text, Client: -1})
 		default:
 			turns = append(turns, Turn{Role: m.Role, Text: m.Text, Client: i})
 		}
@@ -72,8 +86,8 @@ func (c *Conversation) Layout(f *wire.Family) []Turn {
 	return turns
 }
 
-// isSystem: templates treat a developer message as the system message, or not at
-// all; the tools text needs a place that every template renders.
+// isSystem: OpenAI's developer message is the system message of newer models; the
+// tools text needs a place that every template renders.
 func isSystem(role string) bool { return role == "system" || role == "developer" }
 
 // assistant is the text of an assistant turn: as generated when the ledger has
@@ -107,22 +121,20 @@ func (c *Conversation) appendLate(turns []Turn, f *wire.Family, i int) []Turn {
 	query := quoteJSON(late.Query)
 	return append(turns,
 		Turn{Role: "assistant", Text: f.CallText(wire.Call{Name: SearchTool, Arguments: `{"query": ` + query + `}`}), Client: -1, Late: true},
-		Turn{Role: "user", Text: f.ResponseText([]string{f.LateText(rawTools(late))}), Client: -1, Late: true})
+		Turn{Role: "user", Text: f.ResponseText([]string{f.LateText(rawTools(f, late))}), Client: -1, Late: true})
 }
 
-func rawTools(b *Block) []json.RawMessage {
+func rawTools(f *wire.Family, b *Block) []json.RawMessage {
 	raw := make([]json.RawMessage, len(b.Tools))
 	for i, t := range b.Tools {
-		raw[i] = json.RawMessage(t.JSON)
+		raw[i] = json.RawMessage(f.NeutralResult(t.JSON))
 	}
 	return raw
 }
 
-// quoteJSON spells a string as JSON without HTML escapes.
+// quoteJSON spells a string as JSON in which < is escaped, so that a query can't
+// close the call that it stands in.
 func quoteJSON(s string) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string always encodes
-	return strings.TrimSuffix(b.String(), "\n")
+	b, _ := json.Marshal(s) // a string always encodes
+	return string(b)
 }

@@ -213,3 +213,23 @@ func TestEditBranches(t *testing.T) {
 		t.Errorf("before the edit: decided %v, reply %q %q; at it: %v", c.Decided(0), c.Text(1), c.Reasoning(1), c.Decided(2))
 	}
 }
+
+// TestSameWords: two agents with the same words, the same reply and different
+// tools keep their own front blocks; the one whose tools change then keeps the
+// one it had.
+func TestSameWords(t *testing.T) {
+	l := mapLedger{}
+	msgs := []Message{{Role: "user", Text: "hi"}}
+	said := Message{Role: "assistant", Text: "Hello!"}
+	for _, agent := range []string{"a", "b"} {
+		c := Open(l, testScope, agent, msgs)
+		c.SetFront(&Block{Directory: agent})
+		c.Reply(said, said.Text, "")
+	}
+	next := []Message{msgs[0], said, {Role: "user", Text: "more"}}
+	for toolset, want := range map[string]string{"a": "a", "b": "b", "c": "b"} {
+		if f := Open(l, testScope, toolset, next).Front(); f == nil || f.Directory != want {
+			t.Errorf("toolset %s: front %+v, want that of %s", toolset, f, want)
+		}
+	}
+}

@@ -45,7 +45,7 @@ func newEngineClient(cfg *Config) *engineClient {
 		MaxIdleConnsPerHost:    maxIdleConns,
 		IdleConnTimeout:        engineIdle,
 		MaxResponseHeaderBytes: maxReplyHead,
-		WriteBufferSize:        16 << 10, // a request of a few KB leaves in one write
+		WriteBufferSize:        8 << 10, // a request of a few KB leaves in one write
 	}}
 }
 

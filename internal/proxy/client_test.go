@@ -701,7 +701,7 @@ func TestThousandIdleStreams(t *testing.T) {
 	}
 	both(t, func(t *testing.T, adapter string) {
 		const n = 1000
-		const perStream = 96 << 10                                                         // bytes, of client, sidecar and engine, which share this process
+		const perStream = 128 << 10                                                        // bytes, of client, sidecar and engine, which share this process; two connections of net/http and their goroutines among them
 		request := rawRequest(`{"stream":true,"x":"` + strings.Repeat("x", 60<<10) + `"}`) // sent by all, held by none
 		if adapter == "nethttp" {
 			request = rawRequest(streamBody)

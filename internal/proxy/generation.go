@@ -23,6 +23,8 @@ type generation struct {
 	limits openai.Limits
 	newID  func() string
 	none   bool // tool_choice none: text is text, also where it looks like a call
+	must   bool // tool_choice required or a name: a reply that ends by itself has a call
+	single bool // parallel_tool_calls false: it has no second one
 
 	choices []*choice
 	head    *openai.Object // the last chunk with a choice: id, created, model, …
@@ -118,6 +120,9 @@ func (r *generation) close(c *choice, reason string) ([]delta, error) {
 	if c.parser.Open() && reason != "length" {
 		return out, &misfit{message: fmt.Sprintf("the engine stopped (%s) in the middle of a tool call", reason)}
 	}
+	if r.must && len(c.calls) == 0 && reason != "length" {
+		return out, &misfit{message: "the model made no call although tool_choice demands one"}
+	}
 	c.finish = reason
 	if reason == "stop" && len(c.calls) > 0 {
 		c.finish = "tool_calls"
@@ -137,7 +142,10 @@ func (r *generation) take(c *choice, events []wire.Event) ([]delta, error) {
 			out = append(out, delta{thought: e.Text})
 		case wire.CallStart:
 			if _, ok := r.tools[e.Name]; !ok {
-				return out, &misfit{message: fmt.Sprintf("the model called %q, which it was not offered", e.Name)}
+				return out, &misfit{message: fmt.Sprintf("the model called %q, which it was not offered", cutText(e.Name, 100))}
+			}
+			if r.single && len(c.calls) > 0 {
+				return out, &misfit{message: fmt.Sprintf("the model made a second call, of %s, although parallel_tool_calls is false", e.Name)}
 			}
 			k := &toolCall{id: r.newID(), name: e.Name}
 			c.calls = append(c.calls, k)
@@ -270,7 +278,8 @@ func (r *generation) choiceChunk(head *openai.Object, v openai.Value) ([][]byte,
 }
 
 // encode writes the deltas into copies of the engine's chunk. Members of the
-// engine's choice, such as logprobs, go with the first chunk only.
+// engine's choice, such as logprobs, go with the first chunk only, and also when
+// nothing of the text can be shown yet.
 func (r *generation) encode(head, co, do *openai.Object, hadContent bool, deltas []delta, finish string, finished bool) [][]byte {
 	var out [][]byte
 	emit := func(deltaJSON []byte, last bool) {
@@ -285,7 +294,9 @@ func (r *generation) encode(head, co, do *openai.Object, hadContent bool, deltas
 		array = append(append(append(array, '['), choice...), ']')
 		head.Set("choices", array)
 		out = append(out, slices.Clone(head.Bytes()))
-		co.Delete("logprobs")
+		for _, key := range onceMembers {
+			co.Delete(key)
+		}
 	}
 	first := do
 	for i, d := range deltas {
@@ -320,11 +331,15 @@ func (r *generation) encode(head, co, do *openai.Object, hadContent bool, deltas
 			do.Delete("content")
 		}
 	}
-	if finished || len(do.Members()) > 0 {
+	once := slices.ContainsFunc(onceMembers, func(key string) bool { v, ok := co.Get(key); return ok && v.Kind() != 'n' })
+	if finished || once || len(do.Members()) > 0 {
 		emit(slices.Clone(do.Bytes()), finished)
 	}
 	return out
 }
+
+// onceMembers are those of a choice that speak of the tokens of its chunk.
+var onceMembers = []string{"logprobs", "token_ids"}
 
 // otherMembers says whether a delta carries more than content.
 func otherMembers(do *openai.Object) bool {

@@ -17,8 +17,8 @@ type Record struct {
 	Model        string    `json:"model"`
 	Conversation string    `json:"conversation,omitempty"` // start of the epoch's key
 	Epoch        string    `json:"epoch,omitempty"`        // why a new epoch was started, at the turn that did
-	Mode         string    `json:"mode"`                   // owned, passthrough or observe
-	Reason       string    `json:"reason,omitempty"`       // why a request was passed through
+	Mode         string    `json:"mode"`                   // owned, passthrough, observe or refused
+	Reason       string    `json:"reason,omitempty"`       // why a request was passed through, or what is doubtful about its mode
 	Stream       bool      `json:"stream"`
 
 	Messages   int  `json:"messages"`
@@ -92,6 +92,7 @@ type Report struct {
 	Owned       int            `json:"owned"`
 	Observed    int            `json:"observed"`
 	Passed      int            `json:"passed_through"`
+	Refused     int            `json:"refused"`
 	PassReasons map[string]int `json:"pass_reasons"`
 	// AllToolsTokens and ShownTokens compare, over owned and observed turns, the
 	// schema tokens of showing every tool with those that were or would have been
@@ -146,11 +147,13 @@ func (r *records) add(rec Record) {
 		s.Owned++
 	case "observe":
 		s.Observed++
+	case "refused":
+		s.Refused++
 	default:
 		s.Passed++
 		tally(s.PassReasons, rec.Reason)
 	}
-	if rec.Mode != "passthrough" {
+	if rec.Mode == "owned" || rec.Mode == "observe" {
 		s.AllToolsTokens += rec.AllToolsTokens
 		s.ShownTokens += rec.ShownTokens
 		s.SavedTokens = s.AllToolsTokens - s.ShownTokens
@@ -220,8 +223,15 @@ func (r *records) broken(where string, tokens int) {
 	r.sum.PrefixLost += tokens
 }
 
+// maxRecordText bounds the texts of a record that may repeat what a client wrote,
+// in bytes.
+const maxRecordText = 300
+
 // note keeps a record, and counts it.
 func (s *stages) note(rec *Record) {
+	for _, text := range []*string{&rec.Model, &rec.Reason, &rec.Fallback, &rec.Epoch} {
+		*text = cutText(*text, maxRecordText)
+	}
 	s.records.add(*rec)
 	s.metrics.count(rec)
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -173,7 +174,7 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 		return nil, &unstaged{info.FamilyReason}
 	}
 	t := &turn{chat: c, info: info, set: set, record: rec}
-	rec.Mode, rec.Reason = "owned", ""
+	rec.Mode, rec.Reason = "owned", info.FamilyReason // of a family that was named and doesn't render alike
 	if err := s.converse(t, req); err != nil {
 		return nil, err
 	}
@@ -271,8 +272,7 @@ func (s *stages) tokens(set *catalog.Catalog, shown []prefix.Shown) int {
 // retrieved, else the pins and a directory of what else exists.
 func (s *stages) front(t *turn) *prefix.Block {
 	ix := t.set.Index()
-	all := s.allTokens(t.set)
-	if !s.cfg.Retrieval || all <= s.cfg.Tokens {
+	if s.allInFront(t.set) {
 		b := &prefix.Block{}
 		for i := range ix.Len() {
 			b.Tools = append(b.Tools, shown(ix.Tool(i)))
@@ -286,6 +286,11 @@ func (s *stages) front(t *turn) *prefix.Block {
 		}
 	}
 	return b
+}
+
+// allInFront says that nothing of a set is left to retrieval.
+func (s *stages) allInFront(set *catalog.Catalog) bool {
+	return !s.cfg.Retrieval || s.allTokens(set) <= s.cfg.Tokens
 }
 
 // allTokens is the price of showing every tool.
@@ -346,8 +351,9 @@ func (s *stages) shape(t *turn) {
 	}
 }
 
-// retrieve adds the tools that this turn needs and does not see yet. Nothing is
-// added when the last message was decided before: the request is a retry.
+// retrieve adds the tools that this turn needs and does not see yet. When the
+// last message was decided before, the request is a retry: what was added stays,
+// and only names that another tool_choice demands come behind it.
 func (s *stages) retrieve(t *turn) error {
 	ix := t.set.Index()
 	visible := map[string]bool{}
@@ -360,43 +366,21 @@ func (s *stages) retrieve(t *turn) error {
 			return badRequest("tool_choice", "tool_choice names %q, which is not among the tools", t.choice.Name)
 		}
 	}
-	last := t.conv.Len() - 1
-	if block := t.conv.Late(last); block != nil {
-		t.record.Retry = true
-		for _, tool := range block.Tools {
-			t.record.Added = append(t.record.Added, Chosen{Name: tool.Name, Tokens: s.tokens(t.set, []prefix.Shown{tool}), Why: "recorded"})
-		}
-		s.count(t)
-		return nil
-	}
-	// Names that must be callable whatever they cost: the one asked for, and
-	// those called in history, which a lost ledger may have hidden.
-	var always, called []string
-	for i := range t.messages {
-		for _, k := range t.messages[i].Calls {
-			called = append(called, k.Name)
-			if !visible[k.Name] && !slices.Contains(always, k.Name) {
-				always = append(always, k.Name)
-			}
-		}
-	}
-	if t.choice.Mode == grammar.Named && !visible[t.choice.Name] && !slices.Contains(always, t.choice.Name) {
-		always = append(always, t.choice.Name)
-	}
-	for _, name := range t.allowed {
-		if !visible[name] && !slices.Contains(always, name) && len(t.allowed) <= s.cfg.TopK {
-			always = append(always, name)
-		}
-	}
+	always, called := s.demanded(t, visible)
 	q := ix.Segment(s.segment(t))
 	q.Called = called
-	var hits []retrieval.Hit
-	if s.cfg.Retrieval && t.choice.Mode != grammar.None && t.messages[last].Role == "user" {
-		q.Explain = true
-		hits = ix.Search(q, 4*s.cfg.TopK+len(visible))
-		hits = slices.DeleteFunc(hits, func(h retrieval.Hit) bool { return !t.allows(ix.Tool(h.Tool).Name) })
-	}
+	last := t.conv.Len() - 1
+	recorded := t.conv.Late(last)
 	needed := t.choice.Mode == grammar.Required && !slices.ContainsFunc(t.conv.Shown(), func(tool prefix.Shown) bool { return t.allows(tool.Name) })
+	var hits []retrieval.Hit
+	if s.cfg.Retrieval && t.choice.Mode != grammar.None && t.messages[last].Role == "user" && (recorded == nil || needed) {
+		q.Explain = true
+		most := 4*s.cfg.TopK + len(visible)
+		if t.allowed != nil {
+			most = ix.Len() // the ones allowed may stand anywhere in the order
+		}
+		hits = slices.DeleteFunc(ix.Search(q, most), func(h retrieval.Hit) bool { return !t.allows(ix.Tool(h.Tool).Name) })
+	}
 	if needed && len(hits) == 0 {
 		// A call is demanded and the words point nowhere: the tools in the order
 		// in which they were given.
@@ -418,8 +402,17 @@ func (s *stages) retrieve(t *turn) error {
 	if needed && len(sel.Tools) == 0 && len(hits) > 0 { // none fits the budget
 		sel = choose([]string{ix.Tool(hits[0].Tool).Name})
 	}
+	if recorded != nil {
+		t.record.Retry = true
+		for _, tool := range recorded.Tools {
+			t.record.Added = append(t.record.Added, Chosen{Name: tool.Name, Tokens: s.tokens(t.set, []prefix.Shown{tool}), Why: "recorded"})
+		}
+	}
 	if len(sel.Tools) > 0 {
 		block := &prefix.Block{Query: searchText(q, sel, ix)}
+		if recorded != nil {
+			block.Query, block.Tools = recorded.Query, slices.Clone(recorded.Tools)
+		}
 		for _, i := range sel.Tools {
 			block.Tools = append(block.Tools, shown(ix.Tool(i)))
 		}
@@ -430,6 +423,41 @@ func (s *stages) retrieve(t *turn) error {
 	s.explain(t, sel, hits)
 	s.count(t)
 	return nil
+}
+
+// demanded are the names that must be callable whatever they cost and are not
+// visible yet: the one that tool_choice asks for; those called in history, which
+// a lost ledger may have hidden; and where nothing is left to retrieval all of
+// them, as the tools may have changed since the front block was decided. called
+// are all names of calls in history.
+func (s *stages) demanded(t *turn, visible map[string]bool) (names, called []string) {
+	seen := maps.Clone(visible)
+	demand := func(name string) {
+		if !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	for i := range t.messages {
+		for _, k := range t.messages[i].Calls {
+			called = append(called, k.Name)
+			demand(k.Name)
+		}
+	}
+	if t.choice.Mode == grammar.Named {
+		demand(t.choice.Name)
+	}
+	if len(t.allowed) <= s.cfg.TopK {
+		for _, name := range t.allowed {
+			demand(name)
+		}
+	}
+	if s.allInFront(t.set) {
+		for i := range t.set.Index().Len() {
+			demand(t.set.Index().Tool(i).Name)
+		}
+	}
+	return names, called
 }
 
 // segment is the conversation as retrieval reads it.
@@ -549,8 +577,13 @@ func (s *stages) constrain(t *turn) error {
 			continue
 		}
 		checked, err := grammar.Compile(grammar.Tool{Name: shown.Name, Schema: ix.Tool(i).Schema}, s.cfg.World)
+		if err != nil && i >= t.set.Client() && t.choice.Mode != grammar.Named {
+			// The client can't mend a tool of the server.
+			t.record.Dropped = append(t.record.Dropped, err.Error())
+			continue
+		}
 		if err != nil {
-			return badRequest("tools", "tool %s: %v", shown.Name, err)
+			return badRequest("tools", "%v", err)
 		}
 		t.offered[shown.Name] = checked
 		tools = append(tools, checked)
@@ -624,7 +657,14 @@ func (t *turn) splice() {
 		o.Set("response_format", append(append([]byte(`{"type":"structural_tag","format":`), t.emitted.Format...), '}'))
 	}
 	o.Set("stream", []byte("true"))
-	o.Set("stream_options", []byte(`{"include_usage":true}`))
+	options := []byte(`{"include_usage":true}`)
+	if v, ok := o.Get("stream_options"); ok {
+		if own, ok := openai.ObjectOf(v); ok {
+			own.Set("include_usage", []byte("true"))
+			options = own.Bytes()
+		}
+	}
+	o.Set("stream_options", options)
 	t.body = o.Bytes()
 }
 
@@ -635,7 +675,7 @@ func (t *turn) messagesJSON() []byte {
 			b = append(b, ',')
 		}
 		if m.Client >= 0 {
-			b = append(b, t.raw[t.order[m.Client]].Raw...)
+			b = append(b, neutral(t.info.Family, t.raw[t.order[m.Client]])...)
 			continue
 		}
 		b = openai.AppendString(append(b, `{"role":`...), m.Role)
@@ -661,26 +701,28 @@ func (s *stages) expect(t *turn) {
 		return out
 	}
 	opt := wire.Options{AddGenerationPrompt: true, EnableThinking: t.enableThinking()}
-	prompt := count.Encode(nil, string(f.Render(nil, messages(t.layout), nil, opt)))
-	t.record.PromptTokens = len(prompt)
-	for i := len(t.layout) - 1; i >= 0; i-- {
-		m := t.layout[i]
-		if m.Role != "assistant" || m.Client >= 0 || m.Late {
-			continue
-		}
-		before := string(f.Render(nil, messages(t.layout[:i]), nil, opt)) + m.Text
-		previous := count.Encode(nil, before)
-		n := 0
-		for n < len(previous) && n < len(prompt) && previous[n] == prompt[n] {
-			n++
-		}
-		t.record.PrefixTokens = n
-		if t.info.BlockSize > 0 {
-			// An engine computes at least the last prompt token anew.
-			n = min(n, len(prompt)-1)
-			t.record.ExpectedCached = n / t.info.BlockSize * t.info.BlockSize
-		}
+	prompt := string(f.Render(nil, messages(t.layout), nil, opt))
+	i := len(t.layout) - 1
+	for i >= 0 && (t.layout[i].Role != "assistant" || t.layout[i].Client >= 0 || t.layout[i].Late) {
+		i--
+	}
+	if i < 0 {
+		t.record.PromptTokens = count.Count(prompt)
 		return
+	}
+	before := string(f.Render(nil, messages(t.layout[:i]), nil, opt)) + t.layout[i].Text
+	// Up to a control token that both have, the tokens are the same: encoded once.
+	at := max(0, strings.LastIndex(prompt[:commonPrefix(prompt, before)], f.TurnStart))
+	same := count.Count(prompt[:at])
+	rest, previous := count.Encode(nil, prompt[at:]), count.Encode(nil, before[at:])
+	n := 0
+	for n < len(previous) && n < len(rest) && previous[n] == rest[n] {
+		n++
+	}
+	t.record.PromptTokens, t.record.PrefixTokens = same+len(rest), same+n
+	if t.info.BlockSize > 0 {
+		// An engine computes at least the last prompt token anew.
+		t.record.ExpectedCached = min(same+n, t.record.PromptTokens-1) / t.info.BlockSize * t.info.BlockSize
 	}
 }
 
@@ -713,11 +755,7 @@ func (r *Record) header() http.Header {
 		h.Set("X-Sidecar-Reason", headerText(r.Reason))
 	}
 	if r.Mode == "owned" {
-		names := make([]string, len(r.Added))
-		for i, c := range r.Added {
-			names[i] = c.Name
-		}
-		h.Set("X-Sidecar-Tools", strings.Join(names, ","))
+		h.Set("X-Sidecar-Tools", headerNames(r.Added))
 		h.Set("X-Sidecar-Tool-Tokens", fmt.Sprint(r.ShownTokens))
 		h.Set("X-Sidecar-Prefix-Tokens", fmt.Sprint(r.PrefixTokens))
 		h.Set("X-Sidecar-Expected-Cached-Tokens", fmt.Sprint(r.ExpectedCached))
@@ -733,6 +771,26 @@ func (r *Record) header() http.Header {
 		h.Set("Server-Timing", strings.Join(parts, ", "))
 	}
 	return h
+}
+
+// maxHeaderNames bounds the list of names in a header, in bytes: Node's clients
+// take 16 kB of headers. The record has them all.
+const maxHeaderNames = 2048
+
+// headerNames lists the tools that a turn added, as many as fit.
+func headerNames(added []Chosen) string {
+	var b strings.Builder
+	for i, c := range added {
+		if b.Len()+len(c.Name) > maxHeaderNames {
+			fmt.Fprintf(&b, ",+%d", len(added)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(c.Name)
+	}
+	return b.String()
 }
 
 // headerText makes a reason fit a header: one line of printable ASCII, at most

@@ -27,6 +27,10 @@ func (s *stages) wants(*openai.Object) bool { return true }
 func (s *stages) serve(x *exchange, o *openai.Object) {
 	rec := &Record{ID: x.id, Time: x.start, Mode: "passthrough"}
 	defer func() {
+		switch x.kind {
+		case "engine_unreachable", "engine_connect_timeout", "engine_cut":
+			s.engine.forget() // it may come back as another
+		}
 		rec.Total = milliseconds(time.Since(x.start))
 		if rec.Error == "" {
 			rec.Error = x.kind
@@ -34,9 +38,8 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 		s.note(rec)
 	}()
 	if s.cfg.Observe {
-		finish := s.observe(x, rec)
+		defer s.observe(x, rec)()
 		x.p.forward(x, true)
-		finish()
 		return
 	}
 	t, err := s.plan(x.ctx, x.req, o, rec)
@@ -75,22 +78,21 @@ func (s *stages) run(x *exchange, t *turn) {
 // attempt sends t.body. It returns false, with the engine's words, when the
 // engine refused the constraint and nothing has been sent to the client.
 func (s *stages) attempt(x *exchange, t *turn) (refusal string, done bool) {
+	x.extra = t.record.header()
 	resp, e := x.p.send(x, t.body)
 	if e != nil {
-		if e.Code == "engine_unreachable" {
-			s.engine.forget()
-		}
 		x.engineFault(e)
 		return "", true
 	}
 	if resp.StatusCode != http.StatusOK {
-		body, err := readReply(resp, maxRefusal, func() {})
+		x.within(x.p.cfg.StallTimeout, errStalled)
+		body, err := readReply(resp, maxRefusal, x.alive)
+		x.clock.Stop()
 		resp.Body.Close()
 		if err == nil && resp.StatusCode == http.StatusBadRequest && t.emitted.Format != nil && aboutConstraint(body) {
 			return message(body), false
 		}
 		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), errorReader{err}))
-		x.extra = t.record.header()
 		x.p.relay(x, resp, true)
 		return "", true
 	}
@@ -161,6 +163,8 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) (refusal stri
 		family: t.info.Family,
 		tools:  t.offered,
 		none:   t.choice.Mode == grammar.None,
+		must:   t.choice.Mode == grammar.Required || t.choice.Mode == grammar.Named,
+		single: !t.choice.Parallel,
 		limits: openai.Limits{MaxBytes: x.p.cfg.MaxEvent},
 		newID:  func() string { return "call_" + strings.ReplaceAll(uuid.NewString(), "-", "") },
 	}
@@ -202,11 +206,27 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) (refusal stri
 	t.settle(r, true)
 	if t.stream {
 		x.complete = s.stream(x, t, nil) && x.write([]byte("data: [DONE]\n\n")) == nil
+		x.drain(events)
 		return "", true
 	}
-	x.extra = t.record.header()
+	x.drain(events)
 	x.reply(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, r.completion())
 	return "", true
+}
+
+// drainTime is how long the end of an engine's stream may take after [DONE].
+const drainTime = 50 * time.Millisecond
+
+// drain reads the end of the engine's stream, which keeps its connection for the
+// next request.
+func (x *exchange) drain(events *openai.Reader) {
+	x.clock.Stop()
+	x.clock = time.AfterFunc(drainTime, func() { x.cancel(nil) })
+	for range 4 { // nothing but the end is expected
+		if _, err := events.Next(); err != nil {
+			return
+		}
+	}
 }
 
 // stream sends chunks as events, the head first. It returns false when the
@@ -214,7 +234,6 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) (refusal stri
 func (s *stages) stream(x *exchange, t *turn, chunks [][]byte) bool {
 	if x.status == 0 {
 		x.stream = true
-		x.extra = t.record.header()
 		h := http.Header{"Content-Type": {"text/event-stream; charset=utf-8"}, "Cache-Control": {"no-cache"}}
 		if x.begin(http.StatusOK, h) != nil {
 			return false
