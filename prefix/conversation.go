@@ -5,6 +5,7 @@ package prefix
 type Conversation struct {
 	ledger   Ledger
 	root     Key
+	meanings []Key // of the messages
 	plain    []Key // chain that does not depend on tools, for aliases
 	keys     []Key
 	entries  []*Entry // nil where nothing is recorded
@@ -25,9 +26,10 @@ func Open(l Ledger, scope Scope, toolset string, msgs []Message) *Conversation {
 		ledger:   l,
 		root:     scope.root("tools", toolset),
 		messages: msgs,
-		plain:    chain(scope.root("plain", ""), msgs),
+		meanings: meanings(msgs),
 	}
-	own := chain(c.root, msgs)
+	c.plain = chain(scope.root("plain", ""), c.meanings)
+	own := chain(c.root, c.meanings)
 	for i := len(msgs) - 1; i >= 0; i-- {
 		if msgs[i].Role != "assistant" {
 			continue
@@ -52,7 +54,7 @@ func (c *Conversation) Renew(scope Scope, epoch string) {
 }
 
 func (c *Conversation) recall() {
-	c.keys = chain(c.root, c.messages)
+	c.keys = chain(c.root, c.meanings)
 	c.entries = make([]*Entry, len(c.messages))
 	c.front = nil
 	if e, ok := c.ledger.Get(c.root); ok {
@@ -65,15 +67,11 @@ func (c *Conversation) recall() {
 	}
 }
 
-func chain(k Key, msgs []Message) []Key {
-	keys := make([]Key, len(msgs))
-	var calls []Call
-	for i := range msgs {
-		m := &msgs[i]
-		if m.Role == "assistant" {
-			calls = m.Calls
-		}
-		k = k.next(m, calls)
+// chain gives the key after each message.
+func chain(k Key, meanings []Key) []Key {
+	keys := make([]Key, len(meanings))
+	for i, m := range meanings {
+		k = k.next(m)
 		keys[i] = k
 	}
 	return keys
@@ -149,10 +147,11 @@ func (c *Conversation) Reply(said Message, text, reasoning string) {
 	if last >= 0 {
 		k, plain = c.keys[last], c.plain[last]
 	}
-	c.ledger.Put(k.next(&said, nil), &Entry{Text: text, Replaced: true, Reasoning: reasoning})
+	meaning := said.meaning(nil)
+	c.ledger.Put(k.next(meaning), &Entry{Text: text, Replaced: true, Reasoning: reasoning})
 	if last >= 0 {
 		root := c.root
-		c.ledger.Put(plain.next(&said, nil), &Entry{Origin: &root})
+		c.ledger.Put(plain.next(meaning), &Entry{Origin: &root})
 	}
 }
 

@@ -74,10 +74,15 @@ func callIndex(calls []Call, id string) int {
 // prompt up to this point depends on.
 type Key [sha256.Size]byte
 
-// next is the key after m, given the calls that a tool result may answer.
-func (k Key) next(m *Message, calls []Call) Key {
+// next is the key after a message of this meaning.
+func (k Key) next(meaning Key) Key {
+	return sha256.Sum256(append(k[:], meaning[:]...))
+}
+
+// meaning is the hash of what m says, given the calls that a tool result may
+// answer.
+func (m *Message) meaning(calls []Call) Key {
 	h := sha256.New()
-	h.Write(k[:])
 	if m.Opaque != nil {
 		field(h, "opaque")
 		field(h, string(m.Opaque))
@@ -95,6 +100,19 @@ func (k Key) next(m *Message, calls []Call) Key {
 		field(h, CanonicalJSON(c.Arguments))
 	}
 	return Key(h.Sum(nil))
+}
+
+// meanings are those of a list of messages.
+func meanings(msgs []Message) []Key {
+	keys := make([]Key, len(msgs))
+	var calls []Call
+	for i := range msgs {
+		if msgs[i].Role == "assistant" {
+			calls = msgs[i].Calls
+		}
+		keys[i] = msgs[i].meaning(calls)
+	}
+	return keys
 }
 
 // field writes a string with its length, so that no two lists of fields hash

@@ -127,7 +127,7 @@ func TestKeys(t *testing.T) {
 		copy(msgs, base)
 		msgs[1].Calls = append([]Call(nil), base[1].Calls...)
 		edit(msgs)
-		k := chain(Key{}, msgs)
+		k := chain(Key{}, meanings(msgs))
 		return k[len(k)-1]
 	}
 	want := key(func([]Message) {})

@@ -263,8 +263,7 @@ const drainTime = 50 * time.Millisecond
 // drain reads the end of the engine's stream, which keeps its connection for the
 // next request.
 func (x *exchange) drain(events *openai.Reader) {
-	x.clock.Stop()
-	x.clock = time.AfterFunc(drainTime, func() { x.cancel(nil) })
+	x.within(drainTime, nil)
 	for range 4 { // nothing but the end is expected
 		if _, err := events.Next(); err != nil {
 			return
