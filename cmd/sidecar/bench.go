@@ -18,7 +18,7 @@ import (
 )
 
 func newBenchCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "bench", Short: "Measure the sidecar", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "bench", Short: "Measure the sidecar", Args: noArgs}
 	cmd.AddCommand(newBenchProxyCmd())
 	return cmd
 }
@@ -38,7 +38,7 @@ func newBenchProxyCmd() *cobra.Command {
 turns, one at a time. Client, sidecar and engine are three processes, as they
 are in use. The times are for the whole reply, or with --stream for the first
 event of a stream. Let the machine be idle: it measures tens of microseconds.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asEngine {
 				return benchEngine(cmd)

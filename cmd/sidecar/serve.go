@@ -32,7 +32,7 @@ and a key of the configuration file (max-body). A flag counts more than the
 environment, that more than the file. SIGTERM drains: /readyz turns 503, new
 requests are refused, live ones have --drain-timeout to end.`,
 		Example: "  sidecar serve --engine http://127.0.0.1:8000",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 	}
 	addFlags(cmd, options)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -90,6 +90,10 @@ func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
 	fmt.Fprintf(stdout, "sidecar: listening on http://%s, engine %s\n", ln.Addr(), cfg.Proxy.Engine)
+
+	if err := p.Ready(ctx); err != nil && ctx.Err() == nil {
+		fmt.Fprintf(stderr, "sidecar: the engine at %s does not serve yet: %v\n", cfg.Proxy.Engine, err)
+	}
 
 	select {
 	case err := <-served:

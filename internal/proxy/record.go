@@ -106,6 +106,7 @@ type Report struct {
 	ObservationKept   int            `json:"observation_kept"`
 	PromptTokens      int            `json:"prompt_tokens"` // as the engine reported them
 	CachedTokens      int            `json:"cached_tokens"`
+	CachedUnknown     int            `json:"requests_without_cached_tokens"` // the engine does not tell
 	ExpectedCached    int            `json:"expected_cached_tokens"`
 	Epochs            int            `json:"epochs"`
 	Fallbacks         map[string]int `json:"fallbacks"`
@@ -167,6 +168,9 @@ func (r *records) add(rec Record) {
 	if rec.Reported != nil {
 		s.PromptTokens += rec.Reported.Prompt
 		s.CachedTokens += max(rec.Reported.Cached, 0)
+		if rec.Reported.Cached < 0 {
+			s.CachedUnknown++
+		}
 	}
 	if rec.Epoch != "" {
 		s.Epochs++

@@ -72,6 +72,7 @@ func (s *stages) search(t *turn, r *generation) error {
 		Tools: s.cfg.TopK, Tokens: s.cfg.Tokens, Always: always, Costs: t.set.Costs(s.cfg.Counter.Name()),
 		Shown: func(name string) bool { return visible[name] },
 	}, s.cfg.Counter.Count)
+	sel.Tools = slices.DeleteFunc(sel.Tools, func(i int) bool { return !s.usable(t, i) })
 	block := &prefix.Block{Query: query, Call: prefix.WithReasoning(t.info.Family, c.reasoning.String(), c.raw())}
 	found := Search{Query: query, Found: []string{}}
 	for _, i := range sel.Tools {

@@ -184,6 +184,7 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 	if c.choices <= 1 {
 		t.rounds = s.cfg.Rounds
 	}
+	rec.TokensExact = info.TokenizerExact
 	rec.Mode, rec.Reason = "owned", info.FamilyReason // of a family that was named and doesn't render alike
 	if err := s.converse(t, req); err != nil {
 		return nil, err
@@ -285,11 +286,13 @@ func (s *stages) front(t *turn) *prefix.Block {
 	if s.allInFront(t.set) {
 		b := &prefix.Block{}
 		for i := range ix.Len() {
-			b.Tools = append(b.Tools, shown(ix.Tool(i)))
+			if s.usable(t, i) {
+				b.Tools = append(b.Tools, shown(ix.Tool(i)))
+			}
 		}
 		return b
 	}
-	b := &prefix.Block{Directory: directory(ix, s.cfg.Rounds > 0, s.cfg.Counter.Count)}
+	b := &prefix.Block{Directory: directory(ix, s.cfg.Rounds > 0, min(directoryTokens, s.cfg.Tokens/3), s.cfg.Counter.Count)}
 	if _, taken := ix.Lookup(prefix.SearchTool); s.cfg.Rounds > 0 && !taken {
 		b.Tools = append(b.Tools, prefix.Shown{Name: prefix.SearchTool, JSON: searchTool})
 	}
@@ -319,12 +322,13 @@ func shown(t *retrieval.Tool) prefix.Shown {
 	return prefix.Shown{Name: t.Name, JSON: string(t.Raw)}
 }
 
-// directoryTokens bounds the directory of the front block.
+// directoryTokens bounds the directory of the front block; a third of --tool-tokens
+// does so too, so that it leaves room for tools.
 const directoryTokens = 400
 
 // directory names what exists beyond the front block: the tools by name while
-// they fit, else the servers with their sizes, else only the count.
-func directory(ix *retrieval.Index, search bool, count func(string) int) string {
+// they fit in most tokens, else the servers with their sizes, else only the count.
+func directory(ix *retrieval.Index, search bool, most int, count func(string) int) string {
 	names := make([]string, ix.Len())
 	servers := map[string]int{}
 	for i := range names {
@@ -337,7 +341,7 @@ func directory(ix *retrieval.Index, search bool, count func(string) int) string 
 	if search {
 		head += " If none fits, call " + prefix.SearchTool + "."
 	}
-	if text := head + " By name: " + strings.Join(names, ", "); count(text) <= directoryTokens {
+	if text := head + " By name: " + strings.Join(names, ", "); count(text) <= most {
 		return text
 	}
 	delete(servers, "")
@@ -346,7 +350,7 @@ func directory(ix *retrieval.Index, search bool, count func(string) int) string 
 		list = append(list, fmt.Sprintf("%s (%d)", name, n))
 	}
 	slices.Sort(list)
-	if text := head + " By server: " + strings.Join(list, ", "); len(list) > 1 && count(text) <= directoryTokens {
+	if text := head + " By server: " + strings.Join(list, ", "); len(list) > 1 && count(text) <= most {
 		return text
 	}
 	return head
@@ -426,6 +430,7 @@ func (s *stages) retrieve(t *turn) error {
 			t.record.Added = append(t.record.Added, Chosen{Name: tool.Name, Tokens: s.tokens(t.set, []prefix.Shown{tool}), Why: "recorded"})
 		}
 	}
+	sel.Tools = slices.DeleteFunc(sel.Tools, func(i int) bool { return !s.usable(t, i) })
 	if len(sel.Tools) > 0 {
 		block := &prefix.Block{Query: searchText(q, sel, ix)}
 		for _, i := range sel.Tools {
@@ -438,6 +443,21 @@ func (s *stages) retrieve(t *turn) error {
 	s.explain(t, sel, hits)
 	s.count(t)
 	return nil
+}
+
+// usable says whether a tool of the server can be held to its schema; one that
+// can't be is not shown, and the record says why. What is wrong with a client's
+// own tool, or with the one that it names, is said to the client: see constrain.
+func (s *stages) usable(t *turn, i int) bool {
+	tool := t.set.Index().Tool(i)
+	if !s.cfg.Grammar || i < t.set.Client() || t.choice.Mode == grammar.Named && tool.Name == t.choice.Name {
+		return true
+	}
+	_, err := grammar.Compile(grammar.Tool{Name: tool.Name, Schema: tool.Schema}, s.cfg.World)
+	if err != nil && !slices.Contains(t.record.Dropped, err.Error()) {
+		t.record.Dropped = append(t.record.Dropped, err.Error())
+	}
+	return err == nil
 }
 
 // add appends a block behind the last message.

@@ -59,7 +59,7 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 	case err != nil:
 		panic(err) // plan returns these two kinds
 	default:
-		rec.Stream, rec.TokensExact = t.stream, t.info.TokenizerExact
+		rec.Stream = t.stream
 		s.run(x, t)
 	}
 }

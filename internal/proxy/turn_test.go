@@ -924,6 +924,9 @@ func TestToolThatCannotBeChecked(t *testing.T) {
 	if status, _, body := s.ask(chatBody(toolList(3), user, "")); status != 200 || len(s.last().Dropped) != 1 {
 		t.Errorf("status %d, dropped %q: %s", status, s.last().Dropped, body)
 	}
+	if sent := eng.took(); strings.Contains(string(sent[0].raw), "bad") {
+		t.Errorf("the prompt shows it: %s", sent[0].raw)
+	}
 	for _, body := range []string{chatBody("["+bad+"]", user, ""), chatBody(toolList(3), user, `,"tool_choice":{"type":"function","function":{"name":"bad"}}`)} {
 		if status, _, reply := s.ask(body); status != 400 || !strings.Contains(string(reply), "bad") || !strings.Contains(string(reply), "pattern") {
 			t.Errorf("status %d: %s", status, reply)
