@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -47,6 +48,13 @@ type Misfit struct {
 	Expected string
 	// Offset is the byte at which the text stops being JSON; -1 if it is JSON.
 	Offset int
+
+	// For the envelope: Loc as JSON texts, the library's cause, and the schema
+	// that was broken, by its place and as such.
+	path   []string
+	kind   jsonschema.ErrorKind
+	schema string
+	broken *jsonschema.Schema
 }
 
 func (m *Misfit) Error() string {
@@ -61,29 +69,77 @@ func (m *Misfit) Error() string {
 // is a *Misfit. The text must be one JSON object: UTF-8, no key twice, nothing
 // after it. Numbers are compared exactly, whatever their size.
 func (c *Checked) Check(arguments []byte) error {
-	if len(arguments) > maxArgumentBytes {
-		return &Misfit{ErrorType: "too_long", Message: "arguments longer than 16 MiB", Offset: -1}
+	v, ve, m := c.judge(arguments, true)
+	if ve != nil {
+		m = misfitOf(v, ve)
+		m.broken = c.find(m.schema)
 	}
-	v, err := parseJSON(arguments, min(len(c.work)-1, maxJSONDepth))
+	if m != nil {
+		return m
+	}
+	return nil
+}
+
+// CheckValue is Check for any JSON value, not only an object: it judges
+// whether an instance is valid under a schema.
+func (c *Checked) CheckValue(instance []byte) error {
+	if all := c.Misfits(instance, false); len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// Misfits gives every independent cause why a text doesn't fit, in the order
+// of the text; none if it fits. With object it must be an object, as the
+// arguments of a call.
+func (c *Checked) Misfits(text []byte, object bool) []*Misfit {
+	v, ve, m := c.judge(text, object)
+	if ve == nil {
+		if m == nil {
+			return nil
+		}
+		return []*Misfit{m}
+	}
+	var all []*Misfit
+	for _, cause := range causesOf(v, ve) {
+		m := cause.misfit(v)
+		if len(all) < maxEnvelopeErrors { // the others are counted only
+			m.broken = c.find(m.schema)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// judge parses and validates. What fits gives neither an error nor a misfit.
+func (c *Checked) judge(text []byte, object bool) (*value, *jsonschema.ValidationError, *Misfit) {
+	if len(text) > maxArgumentBytes {
+		return nil, nil, &Misfit{ErrorType: "too_long", Message: "arguments longer than 16 MiB", Expected: "at most 16 MiB", Offset: -1}
+	}
+	v, err := parseJSON(text, min(len(c.work)-1, maxJSONDepth))
 	if err != nil {
 		e := err.(*jsonError)
-		return &Misfit{InputValue: around(arguments, e.offset), ErrorType: e.code, Message: e.Error(), Expected: "one JSON object", Offset: e.offset}
+		want := "one JSON value"
+		if object {
+			want = "one JSON object"
+		}
+		return nil, nil, &Misfit{InputValue: around(text, e.offset), ErrorType: e.code, Message: e.Error(), Expected: want, Offset: e.offset}
 	}
-	if v.kind != '{' {
-		return &Misfit{InputValue: clip(v), ErrorType: "type", Message: "the arguments are not an object", Expected: "object", Offset: -1}
+	if object && v.kind != '{' {
+		return nil, nil, &Misfit{InputValue: clip(v), ErrorType: "type", Message: "the arguments are not an object", Expected: "object", Offset: -1}
 	}
 	if n, d := v.size(); n > maxWork/c.work[d] {
-		return &Misfit{ErrorType: "too_long", Message: "too many values for this schema to be checked", Offset: -1}
+		return nil, nil, &Misfit{ErrorType: "too_long", Message: "too many values for this schema to be checked", Expected: "fewer values", Offset: -1}
 	}
 	err = c.accept.Validate(v.plain())
 	if err == nil {
-		return nil
+		return v, nil, nil
 	}
 	var ve *jsonschema.ValidationError
 	if !errors.As(err, &ve) {
-		return &Misfit{ErrorType: "schema", Message: err.Error(), Offset: -1}
+		return nil, nil, &Misfit{ErrorType: "schema", Message: err.Error(), Expected: "a value that fits the schema", Offset: -1}
 	}
-	return misfitOf(v, ve)
+	return v, ve, nil
 }
 
 // size gives the number of values in v and how deep they are nested.
@@ -100,49 +156,149 @@ func (v *value) size() (n, depth int) {
 	return n, depth
 }
 
-// misfitOf picks the cause to tell: the deepest place in the arguments, and
-// among branches of equal depth the first.
+// misfitOf picks the cause to tell: the deepest place in the arguments, among
+// equals the first in the order of the text.
 func misfitOf(root *value, ve *jsonschema.ValidationError) *Misfit {
-	leaf := ve
-	best := -1
-	var walk func(e *jsonschema.ValidationError, typeMiss bool)
+	all := causesOf(root, ve)
+	best := all[0]
+	for _, c := range all[1:] {
+		if c.score > best.score {
+			best = c
+		}
+	}
+	return best.misfit(root)
+}
+
+// cause is one reason why a value doesn't fit, not counting those that only
+// say that a part doesn't.
+type cause struct {
+	err   *jsonschema.ValidationError
+	score int   // deeper places tell more; at equal depth the wrong branch of a union least
+	at    []int // of the place: index of the member or item on each level
+	code  string
+	msg   string
+}
+
+// causesOf gives the causes in the order of the text; of a union only one, the
+// one that came farthest, or the union itself if each branch failed at once.
+func causesOf(root *value, ve *jsonschema.ValidationError) []cause {
+	var all []cause
+	var walk func(e *jsonschema.ValidationError, branch bool)
+	leaf := func(e *jsonschema.ValidationError, branch bool) {
+		score := 2 * len(e.InstanceLocation)
+		if _, isType := e.ErrorKind.(*kind.Type); !isType || !branch {
+			score++
+		}
+		c := cause{err: e, score: score, at: root.order(e.InstanceLocation)}
+		c.code, c.msg, _ = explain(e.ErrorKind)
+		all = append(all, c)
+	}
 	walk = func(e *jsonschema.ValidationError, branch bool) {
-		_, any := e.ErrorKind.(*kind.AnyOf)
-		_, one := e.ErrorKind.(*kind.OneOf)
-		if len(e.Causes) == 0 || one && len(e.Causes) == 0 {
-			score := 2 * len(e.InstanceLocation)
-			if _, isType := e.ErrorKind.(*kind.Type); !isType || !branch {
-				score++
-			}
-			if score > best {
-				best, leaf = score, e
-			}
+		if len(e.Causes) == 0 {
+			leaf(e, branch)
 			return
 		}
-		for _, cause := range e.Causes {
-			walk(cause, any || one || branch)
+		switch e.ErrorKind.(type) {
+		case *kind.PropertyNames: // its causes are about the name, not about a place
+			leaf(e, branch)
+		case *kind.AnyOf, *kind.OneOf:
+			mine := len(all)
+			for _, c := range e.Causes {
+				walk(c, true)
+			}
+			best := -1
+			for i := mine; i < len(all); i++ {
+				if best < 0 || all[i].score > all[best].score || all[i].score == all[best].score && all[i].before(&all[best]) {
+					best = i
+				}
+			}
+			if all[best].score == 2*len(e.InstanceLocation) { // every branch wants another type
+				all = all[:mine]
+				leaf(e, branch)
+				return
+			}
+			all[mine] = all[best]
+			all = all[:mine+1]
+		default:
+			for _, c := range e.Causes {
+				walk(c, branch)
+			}
 		}
 	}
 	walk(ve, false)
-	m := &Misfit{Offset: -1}
-	at := root
-	for _, tok := range leaf.InstanceLocation {
-		m.Loc += "/" + escapePointer(tok)
+	// The library goes through members in random order.
+	slices.SortStableFunc(all, func(a, b cause) int {
 		switch {
-		case at == nil:
-		case at.kind == '{':
-			at = at.get(tok)
-		case at.kind == '[':
-			i := 0
-			if _, err := fmt.Sscanf(tok, "%d", &i); err == nil && i < len(at.elems) {
-				at = at.elems[i]
+		case a.before(&b):
+			return -1
+		case b.before(&a):
+			return 1
+		}
+		return 0
+	})
+	return slices.CompactFunc(all, func(a, b cause) bool { return !a.before(&b) && !b.before(&a) })
+}
+
+func (c *cause) before(d *cause) bool {
+	if n := slices.Compare(c.at, d.at); n != 0 {
+		return n < 0
+	}
+	if c.code != d.code {
+		return c.code < d.code
+	}
+	return c.msg < d.msg
+}
+
+// order gives for each step of a path the index of the member or item; -1
+// where there is none.
+func (v *value) order(path []string) []int {
+	at := make([]int, len(path))
+	for k, tok := range path {
+		v, at[k] = v.child(tok)
+	}
+	return at
+}
+
+// child is the member or item that a token of a JSON pointer names.
+func (v *value) child(tok string) (*value, int) {
+	switch {
+	case v == nil:
+	case v.kind == '{' && v.byKey != nil:
+		if i, ok := v.byKey[tok]; ok {
+			return v.members[i].val, i
+		}
+	case v.kind == '{':
+		for i := range v.members {
+			if v.members[i].key == tok {
+				return v.members[i].val, i
 			}
 		}
+	case v.kind == '[':
+		if i, err := strconv.Atoi(tok); err == nil && i >= 0 && i < len(v.elems) {
+			return v.elems[i], i
+		}
+	}
+	return nil, -1
+}
+
+func (c *cause) misfit(root *value) *Misfit {
+	m := &Misfit{Offset: -1, kind: c.err.ErrorKind, schema: c.err.SchemaURL}
+	at := root
+	for _, tok := range c.err.InstanceLocation {
+		m.Loc += "/" + escapePointer(tok)
+		if at != nil && at.kind == '[' {
+			if i, err := strconv.Atoi(tok); err == nil {
+				m.path = append(m.path, strconv.Itoa(i))
+			}
+		} else {
+			m.path = append(m.path, quoted(tok, maxEnvelopeText))
+		}
+		at, _ = at.child(tok)
 	}
 	if at != nil {
 		m.InputValue = clip(at)
 	}
-	m.ErrorType, m.Message, m.Expected = explain(leaf.ErrorKind)
+	m.ErrorType, m.Message, m.Expected = explain(c.err.ErrorKind)
 	return m
 }
 
@@ -184,11 +340,41 @@ func explain(k jsonschema.ErrorKind) (code, message, expected string) {
 		expected = clipText(k.Want, 256)
 		message = "does not match the pattern"
 	case *kind.Minimum:
-		expected = "at least " + k.Want.RatString()
-		message = "is below " + k.Want.RatString()
+		expected = "at least " + boundText(k.Want)
+		message = "is below " + boundText(k.Want)
 	case *kind.Maximum:
-		expected = "at most " + k.Want.RatString()
-		message = "is above " + k.Want.RatString()
+		expected = "at most " + boundText(k.Want)
+		message = "is above " + boundText(k.Want)
+	case *kind.ExclusiveMinimum:
+		expected = "more than " + boundText(k.Want)
+		message = "is not above " + boundText(k.Want)
+	case *kind.ExclusiveMaximum:
+		expected = "less than " + boundText(k.Want)
+		message = "is not below " + boundText(k.Want)
+	case *kind.MultipleOf:
+		expected = "a multiple of " + boundText(k.Want)
+		message = "is not a multiple of " + boundText(k.Want)
+	case *kind.DependentRequired:
+		expected = strings.Join(k.Missing, ", ")
+		message = fmt.Sprintf("has %q and lacks %s", k.Prop, quoteAll(k.Missing))
+	case *kind.Dependency:
+		expected = strings.Join(k.Missing, ", ")
+		message = fmt.Sprintf("has %q and lacks %s", k.Prop, quoteAll(k.Missing))
+	case *kind.UniqueItems:
+		expected = "items all different"
+		message = fmt.Sprintf("holds one value twice, as items %d and %d", k.Duplicates[0], k.Duplicates[1])
+	case *kind.PropertyNames:
+		expected = "names that keep propertyNames"
+		message = fmt.Sprintf("has the name %q, which does not fit propertyNames", clipText(k.Property, 64))
+	case *kind.AnyOf:
+		expected = "one of the alternatives"
+		message = "fits none of the alternatives"
+	case *kind.OneOf:
+		expected = "exactly one of the alternatives"
+		message = "fits none of the alternatives"
+		if len(k.Subschemas) > 1 {
+			message = fmt.Sprintf("fits more than one alternative, %d and %d", k.Subschemas[0], k.Subschemas[1])
+		}
 	case *kind.FalseSchema:
 		code = "not_declared"
 		expected = "nothing here"

@@ -118,8 +118,8 @@ func (c *Conversation) Reasoning(i int) string {
 	return c.messages[i].Reasoning
 }
 
-// Late is the block recorded after message i, nil when there is none.
-func (c *Conversation) Late(i int) *Block {
+// Late are the blocks recorded after message i.
+func (c *Conversation) Late(i int) []*Block {
 	if e := c.entries[i]; e != nil {
 		return e.Late
 	}
@@ -127,8 +127,8 @@ func (c *Conversation) Late(i int) *Block {
 }
 
 // Decide records the decision at message i: the text that replaces the client's
-// (when replaced) and the late block (nil for none).
-func (c *Conversation) Decide(i int, text string, replaced bool, late *Block) {
+// (when replaced) and the late blocks.
+func (c *Conversation) Decide(i int, text string, replaced bool, late ...*Block) {
 	e := &Entry{Replaced: replaced, Late: late}
 	if replaced {
 		e.Text = text
@@ -175,7 +175,9 @@ func (c *Conversation) Shown() []Shown {
 	}
 	add(c.front)
 	for i := range c.messages {
-		add(c.Late(i))
+		for _, b := range c.Late(i) {
+			add(b)
+		}
 	}
 	return out
 }

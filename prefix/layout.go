@@ -17,15 +17,16 @@ type Turn struct {
 	// Client is the index of the client message whose own bytes are sent
 	// unchanged, or -1 when Role and Text are ours.
 	Client int
-	Late   bool // part of a late block
+	// Generated says that the engine wrote this text itself.
+	Generated bool
 }
 
 // Layout is the message list for the engine in owned-text mode:
 //
 //	system    the client's text, a blank line, the family's tools text
 //	user      the client's bytes; a later developer message as system text
-//	assistant tool_search(query)          a late block,
-//	user      <tool_response>tools</…>    after the message it was decided at
+//	assistant tool_search(query)          late blocks,
+//	user      <tool_response>tools</…>    after the message they were decided at
 //	assistant the generated text, as the engine generated it
 //	user      <tool_response>…</…>        a run of tool results, one turn
 //
@@ -65,11 +66,11 @@ func (c *Conversation) layout(f *wire.Family) []Turn {
 		case m.Opaque != nil:
 			turns = append(turns, Turn{Role: m.Role, Client: i})
 		case m.Role == "assistant" && (c.Replaced(i) || len(m.Calls) > 0):
-			turns = append(turns, Turn{Role: "assistant", Text: c.assistant(f, i), Client: -1})
+			turns = append(turns, Turn{Role: "assistant", Text: c.assistant(f, i), Client: -1, Generated: c.Replaced(i)})
 		case m.Role == "tool":
 			results := []string{f.NeutralResult(c.Text(i))}
 			j := i
-			for c.Late(j) == nil && j+1 < len(c.messages) && c.messages[j+1].Role == "tool" && c.messages[j+1].Opaque == nil {
+			for len(c.Late(j)) == 0 && j+1 < len(c.messages) && c.messages[j+1].Role == "tool" && c.messages[j+1].Opaque == nil {
 				j++
 				results = append(results, f.NeutralResult(c.Text(j)))
 			}
@@ -95,18 +96,18 @@ func isSystem(role string) bool { return role == "system" || role == "developer"
 func (c *Conversation) assistant(f *wire.Family, i int) string {
 	m := &c.messages[i]
 	if c.Replaced(i) {
-		return withReasoning(f, c.Reasoning(i), c.Text(i))
+		return WithReasoning(f, c.Reasoning(i), c.Text(i))
 	}
 	calls := make([]wire.Call, len(m.Calls))
 	for j, k := range m.Calls {
 		calls[j] = wire.Call{Name: k.Name, Arguments: k.Arguments}
 	}
-	return withReasoning(f, m.Reasoning, f.TurnText(m.Text, calls))
+	return WithReasoning(f, m.Reasoning, f.TurnText(m.Text, calls))
 }
 
-// withReasoning puts reasoning that the engine's parser split off back in front
+// WithReasoning puts reasoning that the engine's parser split off back in front
 // of the text, so that the template decides whether it stays.
-func withReasoning(f *wire.Family, reasoning, text string) string {
+func WithReasoning(f *wire.Family, reasoning, text string) string {
 	if reasoning == "" || f.ThinkOpen == "" {
 		return text
 	}
@@ -114,14 +115,19 @@ func withReasoning(f *wire.Family, reasoning, text string) string {
 }
 
 func (c *Conversation) appendLate(turns []Turn, f *wire.Family, i int) []Turn {
-	late := c.Late(i)
-	if late == nil || len(late.Tools) == 0 {
-		return turns
+	for _, late := range c.Late(i) {
+		call, answer := late.Call, late.Note
+		if call == "" {
+			call = f.CallText(wire.Call{Name: SearchTool, Arguments: `{"query": ` + quoteJSON(late.Query) + `}`})
+		}
+		if len(late.Tools) > 0 {
+			answer = f.LateText(rawTools(f, late))
+		}
+		turns = append(turns,
+			Turn{Role: "assistant", Text: call, Client: -1, Generated: late.Call != ""},
+			Turn{Role: "user", Text: f.ResponseText([]string{answer}), Client: -1})
 	}
-	query := quoteJSON(late.Query)
-	return append(turns,
-		Turn{Role: "assistant", Text: f.CallText(wire.Call{Name: SearchTool, Arguments: `{"query": ` + query + `}`}), Client: -1, Late: true},
-		Turn{Role: "user", Text: f.ResponseText([]string{f.LateText(rawTools(f, late))}), Client: -1, Late: true})
+	return turns
 }
 
 func rawTools(f *wire.Family, b *Block) []json.RawMessage {

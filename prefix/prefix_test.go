@@ -74,7 +74,16 @@ func TestLayoutGrows(t *testing.T) {
 			last := c.Len() - 1
 			if !c.Decided(last) && rapid.Bool().Draw(t, "late") {
 				name := fmt.Sprintf("tool%d", turn)
-				c.Decide(last, "", false, &Block{Query: text.Draw(t, "query"), Tools: []Shown{{name, `{"name": "` + name + `"}`}}})
+				blocks := []*Block{{Query: text.Draw(t, "query"), Tools: []Shown{{name, `{"name": "` + name + `"}`}}}}
+				c.Decide(last, "", false, blocks...)
+				if rapid.Bool().Draw(t, "searched") { // a round of the same request
+					round := dump(c.Layout(f))
+					asked := "let me see\n<raw search>"
+					c.Decide(last, "", false, append(blocks, &Block{Call: asked, Note: "nothing found"})...)
+					if now := dump(c.Layout(f)); !strings.HasPrefix(now, round+dump([]Turn{{Role: "assistant", Text: asked, Client: -1}})) {
+						t.Fatalf("a search round does not continue the prompt:\n%s\n%s", round, now)
+					}
+				}
 			}
 			now := dump(c.Layout(f))
 			if !strings.HasPrefix(now, before) {
@@ -193,7 +202,7 @@ func TestScopes(t *testing.T) {
 	if o := Open(l, testScope, "other tools", msgs); o.Front() != nil || o.Decided(0) {
 		t.Error("another toolset sees the conversation")
 	}
-	if o := Open(l, testScope, "tools", msgs); o.Front() == nil || o.Late(0) == nil {
+	if o := Open(l, testScope, "tools", msgs); o.Front() == nil || len(o.Late(0)) == 0 {
 		t.Error("the conversation was forgotten")
 	}
 }
@@ -205,7 +214,7 @@ func TestEditBranches(t *testing.T) {
 	first := []Message{{Role: "user", Text: "one"}}
 	c := Open(l, testScope, "tools", first)
 	c.SetFront(&Block{Directory: "d"})
-	c.Decide(0, "", false, nil)
+	c.Decide(0, "", false)
 	said := Message{Role: "assistant", Text: "ok"}
 	c.Reply(said, "ok!", "because")
 	c = Open(l, testScope, "tools", append(first, said, Message{Role: "user", Text: "edited"}))

@@ -18,7 +18,7 @@ import (
 )
 
 func newBenchCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "bench", Short: "measure the sidecar", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "bench", Short: "Measure the sidecar", Args: cobra.NoArgs}
 	cmd.AddCommand(newBenchProxyCmd())
 	return cmd
 }
@@ -33,7 +33,7 @@ func newBenchProxyCmd() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "proxy",
-		Short: "what the sidecar adds to a request: direct against through, in pairs",
+		Short: "What the sidecar adds to a request: direct against through, in pairs",
 		Long: `Sends the same request to a fake engine directly and through a sidecar, in
 turns, one at a time. Client, sidecar and engine are three processes, as they
 are in use. The times are for the whole reply, or with --stream for the first

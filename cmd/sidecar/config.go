@@ -38,7 +38,7 @@ func serveOptions(c *serveConfig) []*option {
 	p := &c.Proxy
 	st := &p.Stages
 	return []*option{
-		text("listen", &c.Listen, "127.0.0.1:8080", "ADDRESS to serve on; port 0 takes a free one"),
+		text("listen", &c.Listen, "127.0.0.1:8080", "`ADDRESS` to serve on; port 0 takes a free one"),
 		text("engine", &p.Engine, "", "base `URL` of the engine, as in http://127.0.0.1:8000"),
 		text("engine-api-key", &p.EngineAPIKey, "", "`KEY` sent to the engine in place of the client's"),
 		text("config", &c.File, "", "configuration `FILE` in YAML: these options by name"),
@@ -70,7 +70,8 @@ func serveOptions(c *serveConfig) []*option {
 		list("catalog", &c.Catalogs, "tools of the server: demo, a `FILE` (JSON, JSONL) or a folder of them"),
 		list("pin", &st.Pins, "`NAME` of a tool that is always in front"),
 		number("top-k", &st.TopK, proxy.DefaultTopK, 1, 128, "most tools that one turn adds"),
-		number("tool-tokens", &st.Tokens, proxy.DefaultTokens, 128, 1<<20, "schema tokens of the tools in front and what a turn adds"),
+		number("search-rounds", &st.Rounds, proxy.DefaultRounds, 0, 16, "searches of the model (tool_search) answered within one request; 0 offers it none"),
+		number("tool-tokens", &st.Tokens, proxy.DefaultTokens, 128, 1<<20, "tokens of the front block, its directory included, and of what a turn adds, together"),
 		number("late-tokens", &st.MaxLate, proxy.DefaultMaxLate, 128, 1<<20, "schema tokens of all added tools of a conversation, before a new epoch"),
 		number("observation-tokens", &st.Budget.MaxTokens, 2048, 64, 1<<20, "tokens of one tool result"),
 		choice("world", &c.World, "closed", []string{"closed", "open"}, "what a tool's schema means that is silent on undeclared keys"),

@@ -90,6 +90,8 @@ func TestEveryOption(t *testing.T) {
 		switch o.name {
 		case "top-k":
 			sample = "20"
+		case "search-rounds":
+			sample = "2"
 		case "world":
 			sample = "open"
 		case "ledger-bytes":

@@ -24,7 +24,7 @@ func newServeCmd() *cobra.Command {
 	options := serveOptions(&cfg)
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "serve the OpenAI API in front of an engine",
+		Short: "Serve the OpenAI API in front of an engine",
 		Long: `Serve the OpenAI API in front of an engine.
 
 Each option is a flag, an environment variable (--max-body is SIDECAR_MAX_BODY)

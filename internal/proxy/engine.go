@@ -28,6 +28,9 @@ func (p *Proxy) send(x *exchange, body []byte) (*http.Response, *openai.Error) {
 	if name := badHeader(header); name != "" {
 		return nil, &openai.Error{Status: 400, Type: invalidRequest, Code: "bad_header", Message: fmt.Sprintf("The request header %q has characters that HTTP does not allow.", cutText(name, 40))}
 	}
+	if c := header["Cookie"]; len(c) > 1 { // fasthttp joins them itself
+		header["Cookie"] = []string{strings.Join(c, "; ")}
+	}
 	header["Accept-Encoding"] = []string{"identity"}
 	header["X-Request-Id"] = []string{x.id}
 	if p.cfg.EngineAPIKey != "" {

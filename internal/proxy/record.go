@@ -33,7 +33,8 @@ type Record struct {
 	FrontTokens    int      `json:"front_tokens"` // of these, in the front block
 	Added          []Chosen `json:"added,omitempty"`
 	AddedTokens    int      `json:"added_tokens"`
-	Dropped        []string `json:"dropped,omitempty"` // found but not added, and why
+	Searches       []Search `json:"searches,omitempty"` // of the model, answered within the request
+	Dropped        []string `json:"dropped,omitempty"`  // found but not added, and why
 
 	Constraint string   `json:"constraint"`        // structural tag, checked, none or off
 	Checked    []string `json:"checked,omitempty"` // tools whose arguments the tag can't hold exactly, and why

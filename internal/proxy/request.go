@@ -25,7 +25,9 @@ type chat struct {
 	allowed      []string // names of tool_choice "allowed_tools"; nil for all
 	stream       bool
 	includeUsage bool
-	format       []byte // the client's response_format unless it is plain text
+	choices      int            // n; 1 when absent
+	most         map[string]int // max_tokens and max_completion_tokens, where the client set them
+	format       []byte         // the client's response_format unless it is plain text
 }
 
 // unstaged says that a request is forwarded unchanged, and why.
@@ -56,6 +58,13 @@ func readChat(o *openai.Object) (*chat, error) {
 	}
 	if v, ok := o.Get("stream"); ok {
 		c.stream, _ = v.Bool()
+	}
+	c.choices = integer(o, "n", 1)
+	c.most = map[string]int{}
+	for _, key := range []string{"max_tokens", "max_completion_tokens"} {
+		if n := integer(o, key, -1); n >= 0 {
+			c.most[key] = n
+		}
 	}
 	if v, ok := o.Get("stream_options"); ok {
 		if opts, ok := openai.ObjectOf(v); ok {

@@ -36,7 +36,8 @@ type StageConfig struct {
 
 	Catalog  *catalog.Catalog // tools of the server; nil for none
 	Pins     []string         // names always in the front block
-	TopK     int              // most tools that one turn adds
+	TopK     int              // most tools that one turn, or one search of the model, adds
+	Rounds   int              // searches of the model answered within one request; 0 for none
 	Tokens   int              // schema tokens of the front block and of what one turn adds, together
 	MaxLate  int              // schema tokens of all late blocks of a conversation, before a new epoch
 	World    grammar.World
@@ -62,6 +63,7 @@ func (c *StageConfig) setDefaults() {
 // a turn carries, 6,000 for all late tools still in the context together.
 const (
 	DefaultTopK    = 4
+	DefaultRounds  = 3
 	DefaultTokens  = 1200
 	DefaultMaxLate = 6000
 	DefaultLedger  = 256 << 20
@@ -128,6 +130,11 @@ type turn struct {
 	emitted grammar.Emission
 	body    []byte
 	record  *Record
+
+	refused   bool // the engine refused a constraint of this request
+	rounds    int  // searches of the model that may still be answered
+	canSearch bool // tool_search is among offered, and is the sidecar's
+	earlier   carried
 }
 
 // allows says whether tool_choice lets the model call a tool, beside its mode.
@@ -174,6 +181,9 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 		return nil, &unstaged{info.FamilyReason}
 	}
 	t := &turn{chat: c, info: info, set: set, record: rec}
+	if c.choices <= 1 {
+		t.rounds = s.cfg.Rounds
+	}
 	rec.Mode, rec.Reason = "owned", info.FamilyReason // of a family that was named and doesn't render alike
 	if err := s.converse(t, req); err != nil {
 		return nil, err
@@ -249,7 +259,7 @@ func tenant(req *Request) string { return req.Header.Get("Authorization") }
 func (s *stages) late(t *turn) int {
 	n := 0
 	for i := range t.conv.Len() {
-		if b := t.conv.Late(i); b != nil {
+		for _, b := range t.conv.Late(i) {
 			n += s.tokens(t.set, b.Tools)
 		}
 	}
@@ -269,7 +279,7 @@ func (s *stages) tokens(set *catalog.Catalog, shown []prefix.Shown) int {
 }
 
 // front decides the front block: all tools when they fit or nothing is
-// retrieved, else the pins and a directory of what else exists.
+// retrieved, else tool_search, the pins and a directory of what else exists.
 func (s *stages) front(t *turn) *prefix.Block {
 	ix := t.set.Index()
 	if s.allInFront(t.set) {
@@ -279,7 +289,10 @@ func (s *stages) front(t *turn) *prefix.Block {
 		}
 		return b
 	}
-	b := &prefix.Block{Directory: directory(ix, s.cfg.Counter.Count)}
+	b := &prefix.Block{Directory: directory(ix, s.cfg.Rounds > 0, s.cfg.Counter.Count)}
+	if _, taken := ix.Lookup(prefix.SearchTool); s.cfg.Rounds > 0 && !taken {
+		b.Tools = append(b.Tools, prefix.Shown{Name: prefix.SearchTool, JSON: searchTool})
+	}
 	for _, pin := range s.cfg.Pins {
 		if i, ok := ix.Lookup(pin); ok {
 			b.Tools = append(b.Tools, shown(ix.Tool(i)))
@@ -311,7 +324,7 @@ const directoryTokens = 400
 
 // directory names what exists beyond the front block: the tools by name while
 // they fit, else the servers with their sizes, else only the count.
-func directory(ix *retrieval.Index, count func(string) int) string {
+func directory(ix *retrieval.Index, search bool, count func(string) int) string {
 	names := make([]string, ix.Len())
 	servers := map[string]int{}
 	for i := range names {
@@ -321,6 +334,9 @@ func directory(ix *retrieval.Index, count func(string) int) string {
 	}
 	slices.Sort(names)
 	head := fmt.Sprintf("%d more tools exist. The ones that fit the task are added to the conversation as it goes; call only tools whose signature you have seen.", len(names))
+	if search {
+		head += " If none fits, call " + prefix.SearchTool + "."
+	}
 	if text := head + " By name: " + strings.Join(names, ", "); count(text) <= directoryTokens {
 		return text
 	}
@@ -344,7 +360,7 @@ func (s *stages) shape(t *turn) {
 			continue
 		}
 		shaped := tokenbudget.Shape(m.Text, s.cfg.Budget, s.cfg.Counter.Count)
-		t.conv.Decide(i, shaped.Text, shaped.Cut, nil)
+		t.conv.Decide(i, shaped.Text, shaped.Cut)
 		if shaped.Cut {
 			t.record.Shaped = append(t.record.Shaped, Shaped{Message: t.order[i], Tokens: shaped.OriginalTokens, Kept: shaped.KeptTokens})
 		}
@@ -370,7 +386,9 @@ func (s *stages) retrieve(t *turn) error {
 	q := ix.Segment(s.segment(t))
 	last := t.conv.Len() - 1
 	recorded := t.conv.Late(last)
-	needed := t.choice.Mode == grammar.Required && !slices.ContainsFunc(t.conv.Shown(), func(tool prefix.Shown) bool { return t.allows(tool.Name) })
+	needed := t.choice.Mode == grammar.Required && !slices.ContainsFunc(t.conv.Shown(), func(tool prefix.Shown) bool {
+		return tool.JSON != searchTool && t.allows(tool.Name)
+	})
 	var hits []retrieval.Hit
 	if s.cfg.Retrieval && t.choice.Mode != grammar.None && t.messages[last].Role == "user" && (recorded == nil || needed) {
 		q.Explain = true
@@ -401,27 +419,30 @@ func (s *stages) retrieve(t *turn) error {
 	if needed && len(sel.Tools) == 0 && len(hits) > 0 { // none fits the budget
 		sel = choose([]string{ix.Tool(hits[0].Tool).Name})
 	}
-	if recorded != nil {
+	for _, block := range recorded {
 		t.record.Retry = true
-		for _, tool := range recorded.Tools {
+		for _, tool := range block.Tools {
 			t.record.Added = append(t.record.Added, Chosen{Name: tool.Name, Tokens: s.tokens(t.set, []prefix.Shown{tool}), Why: "recorded"})
 		}
 	}
 	if len(sel.Tools) > 0 {
 		block := &prefix.Block{Query: searchText(q, sel, ix)}
-		if recorded != nil {
-			block.Query, block.Tools = recorded.Query, slices.Clone(recorded.Tools)
-		}
 		for _, i := range sel.Tools {
 			block.Tools = append(block.Tools, shown(ix.Tool(i)))
 		}
-		t.conv.Decide(last, t.conv.Text(last), t.conv.Replaced(last), block)
+		t.add(block)
 	} else if !t.conv.Decided(last) {
-		t.conv.Decide(last, "", false, nil)
+		t.conv.Decide(last, "", false)
 	}
 	s.explain(t, sel, hits)
 	s.count(t)
 	return nil
+}
+
+// add appends a block behind the last message.
+func (t *turn) add(block *prefix.Block) {
+	last := t.conv.Len() - 1
+	t.conv.Decide(last, t.conv.Text(last), t.conv.Replaced(last), append(slices.Clone(t.conv.Late(last)), block)...)
 }
 
 // demanded are the names that must be callable whatever they cost and are not
@@ -550,7 +571,7 @@ func why(h retrieval.Hit) string {
 // count sums up what the prompt shows.
 func (s *stages) count(t *turn) {
 	all := t.conv.Shown()
-	t.record.Shown = len(all)
+	t.record.Shown, t.record.Visible = len(all), nil
 	for _, tool := range all {
 		t.record.Visible = append(t.record.Visible, tool.Name)
 	}
@@ -561,7 +582,7 @@ func (s *stages) count(t *turn) {
 // constrain compiles the callable tools and writes the constraint.
 func (s *stages) constrain(t *turn) error {
 	var err error
-	t.offered = map[string]*grammar.Checked{}
+	t.offered, t.canSearch = map[string]*grammar.Checked{}, false
 	if t.choice.Mode == grammar.None {
 		t.record.Constraint = "none"
 	}
@@ -569,6 +590,15 @@ func (s *stages) constrain(t *turn) error {
 	var tools []*grammar.Checked
 	for _, shown := range t.conv.Shown() {
 		i, ok := ix.Lookup(shown.Name)
+		if !ok && shown.JSON == searchTool && t.searches() {
+			checked, err := grammar.Compile(grammar.Tool{Name: shown.Name, Schema: []byte(searchSchema)}, grammar.Closed)
+			if err != nil {
+				panic("proxy: the schema of tool_search: " + err.Error()) // our own
+			}
+			t.offered[shown.Name], t.canSearch = checked, true
+			tools = append(tools, checked)
+			continue
+		}
 		if !ok || !t.allows(shown.Name) || t.choice.Mode == grammar.None {
 			continue
 		}
@@ -598,6 +628,9 @@ func (s *stages) constrain(t *turn) error {
 		t.record.Constraint = "off"
 		return nil
 	}
+	if t.refused {
+		return nil
+	}
 	if !t.info.StructuralTag {
 		t.record.Constraint, t.record.Fallback = "checked", "no structural tag: "+t.info.TagReason
 		return nil
@@ -613,7 +646,7 @@ func (s *stages) constrain(t *turn) error {
 		return nil
 	}
 	t.emitted = emitted
-	t.record.Constraint = "structural tag"
+	t.record.Constraint, t.record.Checked = "structural tag", nil
 	for _, e := range emitted.Tools {
 		if !e.Exact {
 			t.record.Checked = append(t.record.Checked, e.Name+": "+strings.Join(e.Reasons, "; "))
@@ -706,7 +739,7 @@ func (s *stages) expect(t *turn) {
 	opt := wire.Options{AddGenerationPrompt: true, EnableThinking: t.enableThinking()}
 	prompt := string(f.Render(nil, messages(t.layout), nil, opt))
 	i := len(t.layout) - 1
-	for i >= 0 && (t.layout[i].Role != "assistant" || t.layout[i].Client >= 0 || t.layout[i].Late) {
+	for i >= 0 && !t.layout[i].Generated {
 		i--
 	}
 	if i < 0 {

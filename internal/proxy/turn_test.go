@@ -223,7 +223,7 @@ type sidecar struct {
 }
 
 func allStages() StageConfig {
-	return StageConfig{Retrieval: true, Prefix: true, Grammar: true, TokenBudget: true, Counter: tokenizer.Qwen3(), Budget: tokenbudget.Config{MaxTokens: 200}}
+	return StageConfig{Retrieval: true, Prefix: true, Grammar: true, TokenBudget: true, Rounds: DefaultRounds, Counter: tokenizer.Qwen3(), Budget: tokenbudget.Config{MaxTokens: 200}}
 }
 
 func newSidecar(t testing.TB, engine string, stages StageConfig) *sidecar {
@@ -466,7 +466,7 @@ func TestRequiredWithoutWords(t *testing.T) {
 		if got, want := printSeen(whole(t, body)), `get_weather({"id": 7}) finish=tool_calls`; got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
-		if rec := s.last(); rec.Shown == 0 || rec.Shown > DefaultTopK {
+		if rec := s.last(); rec.Shown < 2 || rec.Shown > DefaultTopK+1 { // tool_search beside them
 			t.Errorf("%s: %d tools shown", name, rec.Shown)
 		}
 	}
@@ -533,7 +533,7 @@ func TestRequiredBeyondBudget(t *testing.T) {
 	s := newSidecar(t, srv.URL, cfg)
 	eng.say(scriptedReply{text: callWeather})
 	status, _, body := s.ask(chatBody(toolList(200), `[{"role":"user","content":"weather, please"}]`, `,"tool_choice":"required"`))
-	if status != 200 || s.last().Shown != 1 {
+	if status != 200 || s.last().Shown != 2 { // tool_search beside it
 		t.Fatalf("status %d, %d tools shown: %s", status, s.last().Shown, body)
 	}
 }
