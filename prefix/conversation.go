@@ -147,7 +147,7 @@ func (c *Conversation) Reply(said Message, text, reasoning string) {
 	if last >= 0 {
 		k, plain = c.keys[last], c.plain[last]
 	}
-	meaning := said.meaning(nil)
+	meaning := said.meaning(positions{})
 	c.ledger.Put(k.next(meaning), &Entry{Text: text, Replaced: true, Reasoning: reasoning})
 	if last >= 0 {
 		root := c.root

@@ -242,3 +242,20 @@ func TestSameWords(t *testing.T) {
 		}
 	}
 }
+
+// TestManyResults: the order of 200,000 results is found in time that a look-up by
+// scanning their calls would not do with.
+func TestManyResults(t *testing.T) {
+	const n = 200_000
+	msgs := make([]Message, 1, n+1)
+	for i := range n {
+		msgs[0].Calls = append(msgs[0].Calls, Call{ID: fmt.Sprint("call_", i), Name: "n"})
+		msgs = append(msgs, Message{Role: "tool", CallID: fmt.Sprint("call_", n-1-i)})
+	}
+	msgs[0].Role = "assistant"
+	order := SortResults(msgs)
+	if order[1] != n || order[n] != 1 {
+		t.Errorf("first %d, last %d", order[1], order[n])
+	}
+	Open(mapLedger{}, testScope, "tools", msgs)
+}

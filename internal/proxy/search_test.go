@@ -3,6 +3,8 @@ package proxy
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -208,6 +210,30 @@ func TestSearchCut(t *testing.T) {
 		_, _, body = s.ask(chatBody(toolList(200), `[{"role":"user","content":"`+name+`"}]`, `,"stream":true`))
 		if !strings.Contains(string(body), `"content":"Wel"`) || !strings.Contains(string(body), `"error"`) || strings.Contains(string(body), "[DONE]") || strings.Contains(string(body), `"finish_reason":"`) {
 			t.Errorf("%s: %s", name, body)
+		}
+	}
+}
+
+// TestSearchOnOpenStream: an engine that leaves its stream open after [DONE] holds
+// up neither the round after a search nor the client's answer.
+func TestSearchOnOpenStream(t *testing.T) {
+	eng, engine := newScripted(t)
+	engine.Close()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		probe := r.URL.Path != "/v1/chat/completions" || r.Header.Get("X-Request-Id") == ""
+		eng.ServeHTTP(w, r)
+		if !probe {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(srv.Close)
+	s := newSidecar(t, srv.URL, allStages())
+	for _, more := range []string{"", `,"stream":true`} {
+		eng.say(scriptedReply{text: searchFor("payroll")}, scriptedReply{text: callPayroll})
+		status, _, body := s.ask(chatBody(toolList(200), `[{"role":"user","content":"`+more[:min(len(more), 1)]+`?"}]`, more))
+		if status != 200 || !strings.Contains(string(body), "get_payroll") || more != "" && !strings.HasSuffix(string(body), "data: [DONE]\n\n") {
+			t.Errorf("status %d: %s", status, body)
 		}
 	}
 }

@@ -386,9 +386,8 @@ func (s *stages) retrieve(t *turn) error {
 			return badRequest("tool_choice", "tool_choice names %q, which is not among the tools", t.choice.Name)
 		}
 	}
-	always, called := s.demanded(t, visible)
+	always := s.demanded(t, visible)
 	q := ix.Segment(s.segment(t))
-	q.Called = called
 	last := t.conv.Len() - 1
 	recorded := t.conv.Late(last)
 	needed := t.choice.Mode == grammar.Required && !slices.ContainsFunc(t.conv.Shown(), func(tool prefix.Shown) bool {
@@ -469,19 +468,20 @@ func (t *turn) add(block *prefix.Block) {
 // demanded are the names that must be callable whatever they cost and are not
 // visible yet: the one that tool_choice asks for; those called in history, which
 // a lost ledger may have hidden; and where nothing is left to retrieval all of
-// them, as the tools may have changed since the front block was decided. called
-// are all names of calls in history.
-func (s *stages) demanded(t *turn, visible map[string]bool) (names, called []string) {
+// them, as the tools may have changed since the front block was decided. What the
+// catalog lacks can't be shown.
+func (s *stages) demanded(t *turn, visible map[string]bool) []string {
+	ix := t.set.Index()
+	var names []string
 	seen := maps.Clone(visible)
 	demand := func(name string) {
-		if !seen[name] {
+		if _, known := ix.Lookup(name); known && !seen[name] {
 			seen[name] = true
 			names = append(names, name)
 		}
 	}
 	for i := range t.messages {
 		for _, k := range t.messages[i].Calls {
-			called = append(called, k.Name)
 			demand(k.Name)
 		}
 	}
@@ -494,21 +494,24 @@ func (s *stages) demanded(t *turn, visible map[string]bool) (names, called []str
 		}
 	}
 	if s.allInFront(t.set) {
-		for i := range t.set.Index().Len() {
-			demand(t.set.Index().Tool(i).Name)
+		for i := range ix.Len() {
+			demand(ix.Tool(i).Name)
 		}
 	}
-	return names, called
+	return names
 }
 
-// segment is the conversation as retrieval reads it.
+// segment is the conversation as retrieval reads it. Calls of tools that the
+// catalog lacks tell it nothing.
 func (s *stages) segment(t *turn) []retrieval.Message {
 	msgs := make([]retrieval.Message, len(t.messages))
 	for i := range t.messages {
 		m := &t.messages[i]
 		msgs[i] = retrieval.Message{Role: m.Role, Text: m.Text}
 		for _, k := range m.Calls {
-			msgs[i].Calls = append(msgs[i].Calls, k.Name)
+			if _, known := t.set.Index().Lookup(k.Name); known {
+				msgs[i].Calls = append(msgs[i].Calls, k.Name)
+			}
 		}
 	}
 	return msgs

@@ -243,16 +243,16 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 			return outcome{}
 		}
 		t.settle(r, false)
-		x.drain(events)
+		x.drain(resp.Body, events)
 		return outcome{searched: r}
 	}
 	t.settle(r, true)
 	if t.stream {
 		x.complete = s.stream(x, t, nil) && x.write([]byte("data: [DONE]\n\n")) == nil
-		x.drain(events)
+		x.drain(resp.Body, events)
 		return outcome{}
 	}
-	x.drain(events)
+	x.drain(resp.Body, events)
 	x.reply(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, r.completion())
 	return outcome{}
 }
@@ -261,9 +261,12 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 const drainTime = 50 * time.Millisecond
 
 // drain reads the end of the engine's stream, which keeps its connection for the
-// next request.
-func (x *exchange) drain(events *openai.Reader) {
-	x.within(drainTime, nil)
+// next request. A stream without an end costs its connection, not the exchange:
+// another round may follow.
+func (x *exchange) drain(body io.Closer, events *openai.Reader) {
+	x.clock.Stop()
+	late := time.AfterFunc(drainTime, func() { body.Close() })
+	defer late.Stop()
 	for range 4 { // nothing but the end is expected
 		if _, err := events.Next(); err != nil {
 			return

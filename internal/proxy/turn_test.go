@@ -934,6 +934,26 @@ func TestToolThatCannotBeChecked(t *testing.T) {
 	}
 }
 
+// TestLongHistory: the work is linear in the calls of a history, also of tools that
+// nobody has.
+func TestLongHistory(t *testing.T) {
+	eng, srv := newScripted(t)
+	s := newSidecar(t, srv.URL, allStages())
+	var b strings.Builder
+	b.WriteString(`[{"role":"user","content":"weather"}`)
+	for i := range 60_000 {
+		fmt.Fprintf(&b, `,{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"gone_%d","arguments":"{}"}}]}`, i)
+	}
+	b.WriteString(`,{"role":"user","content":"weather"}]`)
+	eng.say(scriptedReply{text: callWeather})
+	if status, _, body := s.ask(chatBody(toolList(200), b.String(), "")); status != 200 {
+		t.Fatalf("status %d: %s", status, body)
+	}
+	if rec := s.last(); rec.Timing[slices.IndexFunc(rec.Timing, func(l StageTime) bool { return l.Stage == "retrieval" })].Milliseconds > 3000 {
+		t.Errorf("%+v", rec.Timing) // quadratic work takes above 10 s
+	}
+}
+
 type brokenLedger struct{ prefix.Ledger }
 
 func (brokenLedger) Get(prefix.Key) (*prefix.Entry, bool) { panic("broken") }
