@@ -134,6 +134,9 @@ func eachSubschema(v *value, f func(loc string, sub *value)) {
 }
 
 func escapePointer(s string) string {
+	if !strings.ContainsAny(s, "~/") {
+		return s
+	}
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
 }
 
