@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestCheckSchema(t *testing.T) {
+	schema := writeFile(t, "schema.json", `{"type":"array","items":{"type":"object","properties":{"day":{"type":"string","format":"date"},"n":{"type":"integer","maximum":3}}}}`)
+	good := writeFile(t, "good.json", `[{"day":"x","other":1}]`)
+	bad := writeFile(t, "bad.json", `[{"n":4}]`)
+	out, errs, err := runCommand(t, "", "check", "--schema", schema, good, bad)
+	want := `not judged: #/items/properties/day/format: "date" is an annotation and not judged
+` + good + `: fits ` + schema + ` (open world)
+` + bad + `: does not fit ` + schema + ` (open world)
+  {"status":"validation_error","tool_name":"` + schema + `","error_count":1,"errors":[{"loc":[0,"n"],"input_value":4,"error_type":"less_than_equal","message":"Input should be less than or equal to 3","expected_domain":"integer of at most 3"}]}
+`
+	if out != want || errs != "" || err == nil || err.Error() != "check: 1 of 2 instances not found to fit" {
+		t.Errorf("%v %s\n got %s\nwant %s", err, errs, out, want)
+	}
+	if out, _, err = runCommand(t, "", "check", "--schema", schema, "--world", "closed", good); err == nil || !strings.Contains(out, "extra_forbidden") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, _, err = runCommand(t, "7", "check", "--schema", writeFile(t, "s.json", `{"type":"integer"}`)); err != nil || !strings.HasPrefix(out, "-: fits") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, _, err = runCommand(t, `{"const":1}`, "check", "--schema", "-", writeFile(t, "i.json", "1.0")); err != nil || !strings.Contains(out, "fits - (open") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestCheckTool(t *testing.T) {
+	for _, x := range []struct {
+		stdin, verdict string
+		offset         int // -1 for none
+		want           string
+	}{
+		{`{"order_id":"o1"}`, "fits", -1, ""},
+		{`{"order_id":7}`, "misfit", -1, "string_type"},
+		{`{"order_id":"o1","verbose":true}`, "misfit", -1, "extra_forbidden"},
+		{`{"order_id":"o1",}`, "misfit", 17, "a member name"},
+		{`{"order_id":"o1"`, "misfit", 16, "ends inside the object"},
+		{`{"order_id":"o1"} x`, "misfit", 18, "nothing"},
+		{`{"order_id":"o1","order_id":"o1"}`, "misfit", 17, "stands twice"},
+		{`[1]`, "misfit", 0, "'{'"},
+		{`{"order_id":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`, "undecided", 523, "too deep"},
+	} {
+		out, _, err := runCommand(t, x.stdin, "check", "--tool", "orders__get_order", "--json")
+		var r checkReport
+		if e := json.Unmarshal([]byte(out), &r); e != nil || len(r.Results) != 1 || r.World != "closed" || r.Name != "orders__get_order" || (err == nil) != (x.verdict == "fits") {
+			t.Errorf("%s: %v, %v\n%s", x.stdin, err, e, out)
+			continue
+		}
+		got := r.Results[0]
+		at := -1
+		if got.Offset != nil {
+			at = *got.Offset
+		}
+		if got.Verdict != x.verdict || at != x.offset || !strings.Contains(out, x.want) || (got.Envelope == nil) != (x.verdict == "fits") {
+			t.Errorf("%.60s: %+v, offset %d\n%s", x.stdin, got, at, out)
+		}
+	}
+	out, _, err := runCommand(t, `{"order_id":"o1",}`, "check", "--tool", "orders__get_order")
+	if err == nil || !strings.Contains(out, "  not JSON from byte 17 on; wanted: a member name\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, _, err := runCommand(t, `{"order_id":"o1","verbose":true}`, "check", "--tool", "orders__get_order", "--world", "open"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestCheckErrors(t *testing.T) {
+	schema := writeFile(t, "schema.json", `{"pattern":"(?=x)"}`)
+	for _, x := range []struct {
+		args  []string
+		want  string
+		usage bool
+	}{
+		{nil, "give either --schema or --tool", true},
+		{[]string{"--schema", "a", "--tool", "b"}, "give either --schema or --tool", true},
+		{[]string{"--schema", "nope.json"}, "check: --schema nope.json: no such file or directory", false},
+		{[]string{"--schema", t.TempDir()}, "is a directory", false},
+		{[]string{"--schema", schema}, "invalid or unsupported Perl syntax: `(?=`", false},
+		{[]string{"--schema", writeFile(t, "s.json", "null")}, "a schema is an object, true or false", false},
+		{[]string{"--schema", writeFile(t, "s.json", "{}"), "nope.json"}, "check: nope.json: no such file or directory", false},
+		{[]string{"--schema", writeFile(t, "s.json", "{}"), "--world", "flat"}, "check: --world flat", true},
+		{[]string{"--tool", "nope"}, "check: no tool nope in demo", true},
+		{[]string{"--tool", "x", "--catalog", "nope.json"}, "catalog nope.json: no such file or directory", true},
+	} {
+		out, _, err := runCommand(t, "{}", append([]string{"check"}, x.args...)...)
+		var usage *usageError
+		if err == nil || !strings.HasSuffix(err.Error(), x.want) || errors.As(err, &usage) != x.usage || out != "" {
+			t.Errorf("check %q: %v, output %q; want %s", x.args, err, out, x.want)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolsidecar/sidecar/grammar"
+	"github.com/toolsidecar/sidecar/models/wire"
+)
+
+func newCompileCmd() *cobra.Command {
+	var (
+		target  string
+		sources []string
+		schemas []string
+		choice  string
+		world   string
+		family  string
+		version string
+		many    bool
+		asJSON  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "compile [flags] [TOOL…]",
+		Short: "Write what holds an engine to the tools: the response_format of a request",
+		Long: `Write what holds an engine to the tools: the response_format that goes into a
+chat request beside the family's own tools text. TOOL are names; without any,
+all tools of the catalog and all schemas are taken, in their order.
+
+On standard error stands for each tool whether it is held exactly (whatever the
+engine finishes fits the schema) or is checked after the reply, and why. With
+--json this report and the format are one object on standard output.`,
+		Example: `  sidecar compile orders__get_order orders__refund_order > format.json
+  sidecar compile --catalog tools.json --choice required --parallel --json | jq .tools
+  sidecar compile --schema arguments.json --world open`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if target != "structural-tag" {
+				return &usageError{fmt.Errorf("compile: no target %q", target), "the one target is structural-tag"}
+			}
+			f, err := wire.ByName(family)
+			if err != nil {
+				return &usageError{fmt.Errorf("compile: --family: %w", err), "give the family whose calls the model writes"}
+			}
+			if f.Trigger() == "" {
+				return &usageError{fmt.Errorf("compile: family %s has no syntax for calls", family), "give a family with tools, such as hermes"}
+			}
+			w := grammar.Closed
+			switch world {
+			case "closed":
+			case "open":
+				w = grammar.Open
+			default:
+				return &usageError{fmt.Errorf("compile: --world %s", world), "give open or closed"}
+			}
+			tools, err := compileTools(cmd, sources, schemas, args)
+			if err != nil {
+				return err
+			}
+			c := grammar.Choice{Parallel: many}
+			switch choice {
+			case "auto", "required", "none":
+				c.Mode = grammar.Mode(choice)
+			default:
+				c.Mode, c.Name = grammar.Named, choice
+			}
+			r, err := compileTag(f, tools, w, c, version)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), r)
+			}
+			if err := r.print(cmd.ErrOrStderr()); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", r.Format)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&target, "target", "structural-tag", "what to write: structural-tag")
+	f.StringArrayVar(&sources, "catalog", nil, "catalog of the tools: demo, FILE or DIR; may be repeated (default demo, unless --schema is given)")
+	f.StringArrayVar(&schemas, "schema", nil, "JSON Schema `FILE` of one more tool, named after the file; may be repeated")
+	f.StringVar(&choice, "choice", "auto", "auto, required, none, or the `NAME` of the one tool to be called")
+	f.BoolVar(&many, "parallel", false, "allow more than one call")
+	f.StringVar(&world, "world", "closed", "open or closed: whether silent objects let undeclared keys through")
+	f.StringVar(&family, "family", "hermes", "model family, which says how a call is written")
+	f.StringVar(&version, "xgrammar", "0.2.8", "`VERSION` of xgrammar in the engine")
+	f.BoolVar(&asJSON, "json", false, "write format and report as one JSON object")
+	return cmd
+}
+
+func compileTools(cmd *cobra.Command, sources, schemas, names []string) ([]grammar.Tool, error) {
+	var tools []grammar.Tool
+	if len(sources) == 0 && len(schemas) == 0 {
+		sources = []string{"demo"}
+	}
+	if len(sources) > 0 {
+		c, err := openCatalogs(cmd.Context(), sources, cmd.ErrOrStderr())
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range c.Tools() {
+			tools = append(tools, grammar.Tool{Name: t.Name, Schema: t.Schema})
+		}
+	}
+	for _, path := range schemas {
+		raw, err := readInput(cmd, path)
+		if err != nil {
+			return nil, fmt.Errorf("compile: --schema %w", err)
+		}
+		name := "arguments"
+		if path != "-" {
+			name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+		}
+		tools = append(tools, grammar.Tool{Name: name, Schema: raw})
+	}
+	at := map[string]int{}
+	for i, t := range tools {
+		if _, ok := at[t.Name]; ok {
+			return nil, &usageError{fmt.Errorf("compile: two tools are named %s", t.Name), "rename one of the files"}
+		}
+		at[t.Name] = i
+	}
+	if len(names) == 0 {
+		return tools, nil
+	}
+	var some []grammar.Tool
+	taken := map[string]bool{}
+	for _, name := range names {
+		i, ok := at[name]
+		if !ok {
+			return nil, &usageError{fmt.Errorf("compile: no tool %s", name), fmt.Sprintf("find it: sidecar search %q", strings.NewReplacer("_", " ", "-", " ").Replace(name))}
+		}
+		if !taken[name] {
+			some = append(some, tools[i])
+		}
+		taken[name] = true
+	}
+	return some, nil
+}
+
+// compileReport is the JSON answer of the command.
+type compileReport struct {
+	// Format is the value of response_format.
+	Format  json.RawMessage `json:"response_format"`
+	Bytes   int             `json:"bytes"` // of it
+	Exact   int             `json:"exact"` // tools held exactly
+	Checked int             `json:"checked"`
+	Tools   []compiledTool  `json:"tools"`
+}
+
+type compiledTool struct {
+	Name    string   `json:"name"`
+	Exact   bool     `json:"exact"`
+	Reasons []string `json:"reasons"` // why not exact
+}
+
+func compileTag(f *wire.Family, tools []grammar.Tool, w grammar.World, c grammar.Choice, version string) (*compileReport, error) {
+	var compiled []*grammar.Checked
+	var bad error
+	for _, t := range tools {
+		if c.Mode == grammar.None || c.Mode == grammar.Named && t.Name != c.Name {
+			continue
+		}
+		checked, err := grammar.Compile(t, w)
+		if err != nil {
+			bad = errors.Join(bad, err)
+			continue
+		}
+		compiled = append(compiled, checked)
+	}
+	if bad != nil {
+		return nil, fmt.Errorf("compile: %w", bad)
+	}
+	if len(compiled) == 0 && c.Mode == grammar.Named {
+		return nil, &usageError{fmt.Errorf("compile: --choice %s: no such tool among those given", c.Name), "give auto, required, none, or the name of a tool"}
+	}
+	syntax := grammar.Syntax{Trigger: f.Trigger(), Begin: f.CallBegin, End: f.CallEnd(), Separator: "\n"}
+	e, err := grammar.Tag(syntax, compiled, c, grammar.Engine{Name: "xgrammar", Version: version})
+	if err != nil {
+		return nil, fmt.Errorf("compile: %w", err)
+	}
+	r := &compileReport{Tools: []compiledTool{}}
+	r.Format = append(append([]byte(`{"type":"structural_tag","format":`), e.Format...), '}')
+	r.Bytes = len(r.Format)
+	for _, t := range e.Tools {
+		x := compiledTool{t.Name, t.Exact, append([]string{}, t.Reasons...)}
+		if r.Tools = append(r.Tools, x); t.Exact {
+			r.Exact++
+		} else {
+			r.Checked++
+		}
+	}
+	return r, nil
+}
+
+// print lists the tools that are not exact, and of the others the number.
+func (r *compileReport) print(w io.Writer) error {
+	var b strings.Builder
+	for _, t := range r.Tools {
+		if t.Exact && len(r.Tools) <= 20 {
+			fmt.Fprintf(&b, "exact    %s\n", t.Name)
+		}
+		if !t.Exact {
+			fmt.Fprintf(&b, "checked  %s\n", t.Name)
+			for _, why := range t.Reasons {
+				fmt.Fprintf(&b, "           %s\n", oneLine(why, 200))
+			}
+		}
+	}
+	fmt.Fprintf(&b, "%s: %s exact, %s checked after the reply; %s bytes\n", counted(len(r.Tools), "tool"), thousands(r.Exact), thousands(r.Checked), thousands(r.Bytes))
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,32 @@
+package grammar
+
+import "strconv"
+
+// Undecided names what the schema says and Check doesn't judge: keywords that
+// are annotations in the standard, though people often mean them. Each entry
+// is a place and a reason, in the order of the text.
+func (c *Checked) Undecided() []string {
+	if len(c.raw) == 0 {
+		return nil
+	}
+	root, err := parseJSON([]byte(c.raw), maxJSONDepth)
+	if err != nil {
+		return nil // compiled, so it is JSON
+	}
+	var out []string
+	var walk func(v *value, loc string)
+	walk = func(v *value, loc string) {
+		for _, key := range []string{"format", "contentEncoding", "contentMediaType", "contentSchema"} {
+			if a := v.get(key); a != nil {
+				what := ""
+				if a.kind == '"' {
+					what = " " + strconv.Quote(clipText(a.str, 64))
+				}
+				out = append(out, loc+"/"+key+":"+what+" is an annotation and not judged")
+			}
+		}
+		eachSubschema(v, func(at string, sub *value) { walk(sub, loc+at) })
+	}
+	walk(root, "#")
+	return out
+}
