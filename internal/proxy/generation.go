@@ -26,6 +26,8 @@ type generation struct {
 	must   bool // tool_choice required or a name: a reply that ends by itself has a call
 	single bool // parallel_tool_calls false: it has no second one
 
+	response *grammar.Checked // what a reply without calls must be; nil for any text
+
 	search  bool     // tool_search is answered by the sidecar
 	earlier *carried // rounds of the same request before this one
 
@@ -115,15 +117,14 @@ func (r *generation) feed(c *choice, text string) ([]delta, error) {
 
 // close ends choice c with the engine's finish reason and gives the client's.
 func (r *generation) close(c *choice, reason string) ([]delta, error) {
-	if c.parser == nil {
-		c.finish = reason
-		return nil, nil
+	var out []delta
+	if c.parser != nil {
+		var err error
+		if out, err = r.take(c, c.parser.Close()); err != nil {
+			return out, err
+		}
 	}
-	out, err := r.take(c, c.parser.Close())
-	if err != nil {
-		return out, err
-	}
-	if c.parser.Open() && reason != "length" {
+	if c.parser != nil && c.parser.Open() && reason != "length" {
 		return out, &misfit{message: fmt.Sprintf("the engine stopped (%s) in the middle of a tool call", reason)}
 	}
 	if c.search != nil {
@@ -135,6 +136,11 @@ func (r *generation) close(c *choice, reason string) ([]delta, error) {
 	}
 	if r.must && len(c.calls) == 0 && reason != "length" {
 		return out, &misfit{message: "the model made no call although tool_choice demands one"}
+	}
+	if r.response != nil && reason == "stop" && len(c.calls) == 0 {
+		if err := r.response.Check([]byte(r.said(c).Text)); err != nil {
+			return out, &misfit{message: fmt.Sprintf("the text doesn't fit response_format: %v", err), detail: err}
+		}
 	}
 	c.finish = reason
 	if reason == "stop" && len(c.calls) > 0 {

@@ -58,10 +58,18 @@ func (s *stages) search(t *turn, r *generation) error {
 	var always []string
 	var hits []retrieval.Hit
 	if names, ok := strings.CutPrefix(query, "select:"); ok {
+		room := s.cfg.Tokens
 		for name := range strings.SplitSeq(names, ",") {
-			if name = strings.TrimSpace(name); !visible[name] && len(always) < s.cfg.TopK {
-				always = append(always, name)
+			name = strings.TrimSpace(name)
+			i, known := ix.Lookup(name)
+			if !known || visible[name] || len(always) == s.cfg.TopK {
+				continue
 			}
+			room -= t.set.Costs(s.cfg.Counter.Name()).Of(ix, i, s.cfg.Counter.Count)
+			if room < 0 && len(always) > 0 { // the first is shown whatever it costs
+				break
+			}
+			always = append(always, name)
 		}
 	} else {
 		q := retrieval.Text(query)

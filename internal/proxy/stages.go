@@ -648,17 +648,17 @@ func (s *stages) constrain(t *turn) error {
 		t.record.Constraint = "off"
 		return nil
 	}
+	if t.format != nil {
+		if t.choice.Response, err = response(t.format); err != nil {
+			return err
+		}
+	}
 	if t.refused {
 		return nil
 	}
 	if !t.info.StructuralTag {
 		t.record.Constraint, t.record.Fallback = "checked", "no structural tag: "+t.info.TagReason
 		return nil
-	}
-	if t.format != nil {
-		if t.choice.Response, err = response(t.format); err != nil {
-			return err
-		}
 	}
 	emitted, err := grammar.Tag(syntax(t.info.Family), tools, t.choice, grammar.Engine{Name: "xgrammar", Version: t.info.XGrammar()})
 	if err != nil {

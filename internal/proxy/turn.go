@@ -193,15 +193,16 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 	x.p.metrics.streams.Inc()
 	defer x.p.metrics.streams.Dec()
 	r := &generation{
-		family:  t.info.Family,
-		tools:   t.offered,
-		none:    t.choice.Mode == grammar.None,
-		must:    t.choice.Mode == grammar.Required || t.choice.Mode == grammar.Named,
-		single:  !t.choice.Parallel,
-		limits:  openai.Limits{MaxBytes: x.p.cfg.MaxEvent},
-		search:  t.canSearch,
-		earlier: &t.earlier,
-		newID:   func() string { return "call_" + strings.ReplaceAll(uuid.NewString(), "-", "") },
+		family:   t.info.Family,
+		tools:    t.offered,
+		none:     t.choice.Mode == grammar.None,
+		must:     t.choice.Mode == grammar.Required || t.choice.Mode == grammar.Named,
+		single:   !t.choice.Parallel,
+		limits:   openai.Limits{MaxBytes: x.p.cfg.MaxEvent},
+		response: t.choice.Response,
+		search:   t.canSearch,
+		earlier:  &t.earlier,
+		newID:    func() string { return "call_" + strings.ReplaceAll(uuid.NewString(), "-", "") },
 	}
 	events := openai.NewReader(resp.Body, x.p.cfg.MaxEvent)
 	for {

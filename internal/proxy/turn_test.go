@@ -1037,3 +1037,34 @@ func TestAnyHistory(t *testing.T) {
 		t.Error("no history was served")
 	}
 }
+
+// TestResponseFormat: the client's own format holds for a reply in text, beside
+// calls, with a constraint of the engine or without one.
+func TestResponseFormat(t *testing.T) {
+	format := `,"response_format":{"type":"json_schema","json_schema":{"name":"r","schema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"not":{"properties":{"n":{"const":3}}}}}}`
+	refusal := scriptedReply{status: 400, body: `{"error":{"message":"Invalid response_format structural_tag specification."}}`}
+	for _, tt := range []struct{ text, more, want string }{
+		{`{"n": 1}`, "", `content="{\"n\": 1}" finish=stop`},
+		{callWeather, "", `get_weather({"id": 7}) finish=tool_calls`},
+		{`{"n": 3}`, "", "doesn't fit response_format"},
+		{`hello`, "", "doesn't fit response_format"},
+		{`hello`, `,"tool_choice":"none"`, "doesn't fit response_format"},
+	} {
+		for _, refused := range []bool{false, true} {
+			eng, srv := newScripted(t)
+			s := newSidecar(t, srv.URL, allStages())
+			if refused {
+				eng.say(refusal)
+			}
+			eng.say(scriptedReply{text: tt.text})
+			status, _, body := s.ask(chatBody(toolList(3), `[{"role":"user","content":"weather"}]`, format+tt.more))
+			if status == 200 {
+				if got, _ := answerOf(t, false, body); printSeen(got) != tt.want {
+					t.Errorf("%s: %s, want %s", tt.text, printSeen(got), tt.want)
+				}
+			} else if !strings.Contains(string(body), tt.want) {
+				t.Errorf("%s: status %d: %s, want %q", tt.text, status, body, tt.want)
+			}
+		}
+	}
+}
