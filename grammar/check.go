@@ -80,18 +80,10 @@ func (c *Checked) Check(arguments []byte) error {
 	return nil
 }
 
-// CheckValue is Check for any JSON value, not only an object: it judges
-// whether an instance is valid under a schema.
-func (c *Checked) CheckValue(instance []byte) error {
-	if all := c.Misfits(instance, false); len(all) > 0 {
-		return all[0]
-	}
-	return nil
-}
-
 // Misfits gives every independent cause why a text doesn't fit, in the order
-// of the text; none if it fits. With object it must be an object, as the
-// arguments of a call.
+// of the text; none if it fits. With object the text must be an object, as the
+// arguments of a call, and the result is empty if and only if Check takes it;
+// without, it may be any JSON value, as the instances of a bare schema.
 func (c *Checked) Misfits(text []byte, object bool) []*Misfit {
 	v, ve, m := c.judge(text, object)
 	if ve == nil {

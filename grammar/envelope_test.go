@@ -1,8 +1,11 @@
 package grammar
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -169,7 +172,26 @@ func TestEnvelopeBounds(t *testing.T) {
 	}
 }
 
-func TestCheckValue(t *testing.T) {
+// FuzzMisfits: Check and Misfits agree, and what refuses has an envelope.
+func FuzzMisfits(f *testing.F) {
+	f.Add(readBytes, `{"path":1,"x":[2]}`)
+	f.Add(`{"anyOf":[{"$ref":"#"},{"required":["a"]}],"dependentRequired":{"a":["b"]}}`, `{"a":{"b":"`+"\x80"+`"}}`)
+	f.Fuzz(func(t *testing.T, schema, args string) {
+		c, err := Compile(Tool{"t", []byte(schema)}, Closed)
+		if err != nil {
+			return
+		}
+		all := c.Misfits([]byte(args), true)
+		if (c.Check([]byte(args)) == nil) != (len(all) == 0) {
+			t.Fatalf("check %v, misfits %v", c.Check([]byte(args)), all)
+		}
+		if len(all) > 0 {
+			checkEnvelope(t, Envelope("t", all...))
+		}
+	})
+}
+
+func TestMisfitsOfValues(t *testing.T) {
 	for _, tt := range []struct {
 		schema, text string
 		fits         bool
@@ -182,8 +204,77 @@ func TestCheckValue(t *testing.T) {
 		{`{"enum":[[1]]}`, `[1`, false},
 	} {
 		c := compileTest(t, tt.schema, Open)
-		if err := c.CheckValue([]byte(tt.text)); (err == nil) != tt.fits {
-			t.Errorf("%s under %s: %v", tt.text, tt.schema, err)
+		if all := c.Misfits([]byte(tt.text), false); (len(all) == 0) != tt.fits {
+			t.Errorf("%s under %s: %v", tt.text, tt.schema, all)
+		}
+	}
+}
+
+// TestSuiteBare puts the official suites to bare schemas as sidecar check does,
+// references, anchors and ids included. Left out are the optional files, format
+// among them. What isn't right must be refused by name.
+func TestSuiteBare(t *testing.T) {
+	dir := os.Getenv("SIDECAR_DATA")
+	if dir == "" {
+		dir = "../../shared/data"
+	}
+	for _, draft := range []struct{ folder, schema string }{
+		{"draft7", "http://json-schema.org/draft-07/schema#"}, {"draft2020-12", ""},
+	} {
+		files, _ := filepath.Glob(filepath.Join(dir, "schemas/json-schema-test-suite/tests", draft.folder, "*.json"))
+		if len(files) == 0 {
+			if os.Getenv("SIDECAR_REQUIRE_DATA") == "1" {
+				t.Fatalf("no test suite for %s under %s", draft.folder, dir)
+			}
+			t.Skipf("no test suite for %s under %s", draft.folder, dir)
+		}
+		right := 0
+		var refused []string
+		for _, f := range files {
+			raw, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var groups []struct {
+				Description string
+				Schema      json.RawMessage
+				Tests       []struct {
+					Description string
+					Data        json.RawMessage
+					Valid       bool
+				}
+			}
+			if err := json.Unmarshal(raw, &groups); err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range groups {
+				if s := bytes.TrimSpace(g.Schema); draft.schema != "" && s[0] == '{' && !bytes.Contains(s, []byte("\"$schema\"")) {
+					g.Schema = append([]byte(`{"$schema":"`+draft.schema+`"`+map[bool]string{true: "", false: ","}[bytes.Equal(bytes.TrimSpace(s[1:]), []byte("}"))]), s[1:]...)
+				}
+				name := filepath.Base(f) + ": " + g.Description
+				c, err := Compile(Tool{name, g.Schema}, Open)
+				if err != nil {
+					refused = append(refused, err.Error())
+					continue
+				}
+				for _, tt := range g.Tests {
+					all := c.Misfits(tt.Data, false)
+					if (len(all) == 0) != tt.Valid {
+						t.Errorf("%s %s: %s: valid %v, got %v", draft.folder, name, tt.Description, tt.Valid, all)
+						continue
+					}
+					right++
+					if len(all) > 0 {
+						checkEnvelope(t, Envelope(name, all...))
+					}
+				}
+			}
+		}
+		t.Logf("%s: %d right, %d schemas refused", draft.folder, right, len(refused))
+		for _, r := range refused { // other documents, which nobody gave
+			if !strings.Contains(r, "outside this schema") {
+				t.Error(r)
+			}
 		}
 	}
 }

@@ -146,6 +146,7 @@ type param struct {
 	required bool
 	root     bool // a parameter of the tool itself
 	level    int
+	in       *objectPlace
 }
 
 func subjectOf(d *Described) *subject {
@@ -263,7 +264,10 @@ func (w *surveyor) objects(places []place, level int) {
 	places, branches := w.effective(places)
 	w.object(places, level)
 	for _, b := range branches {
-		w.objects([]place{b}, level)
+		if !w.inside[b.v] {
+			w.inside[b.v] = true
+			w.objects([]place{b}, level)
+		}
 	}
 }
 
@@ -292,7 +296,7 @@ func (w *surveyor) object(places []place, level int) {
 			if len(own) == 0 { // true or false
 				continue
 			}
-			p := &param{name: m.key, words: wordsOf(m.key), loc: own[0].pointer(), root: o.root, required: required(places, m.key), level: level + 1}
+			p := &param{name: m.key, words: wordsOf(m.key), loc: own[0].pointer(), root: o.root, required: required(places, m.key), level: level + 1, in: o}
 			var branches []place
 			p.places, branches = w.effective(own)
 			p.union = len(branches) > 0
@@ -431,7 +435,8 @@ func (p *param) last() string {
 }
 
 // wordsOf cuts text into lower-case words at everything that isn't a letter or
-// a digit, and inside names like fileName and HTTPCode.
+// a digit, and inside names like fileName and HTTPCode. Of scripts written
+// without spaces each character is a word.
 func wordsOf(s string) []string {
 	var words []string
 	var w []rune
@@ -446,6 +451,11 @@ func wordsOf(s string) []string {
 		upper, lower, digit := r >= 'A' && r <= 'Z', r >= 'a' && r <= 'z' || r > 0x7f && unicode.IsLetter(r), unicode.IsDigit(r)
 		if !upper && !lower && !digit {
 			flush()
+			continue
+		}
+		if r > 0x7f && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai) { // written without spaces
+			flush()
+			words = append(words, string(r))
 			continue
 		}
 		if upper && i > 0 {

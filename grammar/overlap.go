@@ -18,7 +18,7 @@ const (
 	maxRare     = 12
 	maxPostings = 48
 	// Alike from here on. Names count as much as descriptions; a description
-	// that is the same but for filling words is enough by itself.
+	// that is all but the same is enough by itself.
 	alikeBoth  = 0.8
 	alikeAbout = 0.95
 )
@@ -142,11 +142,14 @@ func overlaps(all []*subject, say func(int, string, string, ...any)) {
 // alike gives the likeness of two tools if it is enough, otherwise 0.
 func alike(a, b *bag, weight []float64) float64 {
 	about := jaccard(a.about, b.about, weight)
-	if about >= alikeAbout && len(a.about) >= 3 {
+	if about == 1 && len(a.about) >= 3 {
 		return about
 	}
 	if a.verb != b.verb { // to create is not to delete, however alike the rest
 		return 0
+	}
+	if about >= alikeAbout && len(a.about) >= 3 {
+		return about
 	}
 	name := jaccard(a.name, b.name, weight)
 	if len(a.about) == 0 || len(b.about) == 0 {
@@ -191,8 +194,8 @@ func union(a, b []int) []int {
 
 var (
 	shellNames = set("bash sh zsh shell terminal powershell python_repl repl run_command execute_command run_shell shell_exec bash_exec run_bash exec_command run_shell_command")
-	narrowVerb = set("read write edit list grep search find cat head tail copy move delete")
-	narrowNoun = set("file files directory dir folder text grep")
+	narrowVerb = set("read write edit list search find cat head tail copy move delete")
+	narrowNoun = set("file files directory dir folder text")
 )
 
 // shells finds a universal tool next to the narrow ones that it makes
@@ -200,7 +203,7 @@ var (
 func shells(all []*subject, say func(int, string, string, ...any)) {
 	var narrow []string
 	for _, s := range all {
-		if len(s.verb) > 1 && slices.ContainsFunc(s.verb, func(w string) bool { return narrowVerb[w] }) && slices.ContainsFunc(s.verb, func(w string) bool { return narrowNoun[w] }) {
+		if len(s.verb) == 2 && narrowVerb[s.verb[0]] && narrowNoun[s.verb[1]] || slices.Contains(s.verb, "grep") {
 			narrow = append(narrow, s.Name)
 		}
 	}

@@ -108,7 +108,8 @@ var rules = []Rule{
 		Fix:   "correct the value, or the type and bounds beside enum",
 		param: func(s *subject, p *param, say say) {
 			for _, q := range p.places {
-				for i, e := range elemsOf(q.v.get("enum")) {
+				values := elemsOf(q.v.get("enum"))
+				for i, e := range values[:min(len(values), maxListed)] {
 					if err := s.checked.fit(e, q.s, q.loc, p.level); err != nil {
 						say(q.pointer()+"/enum/"+strconv.Itoa(i), "%s", err.(*DefaultError).Msg)
 					}
@@ -250,7 +251,7 @@ var rules = []Rule{
 		},
 		param: func(s *subject, p *param, say say) {
 			if len(p.words) == 1 && (vague[p.words[0]] || len(p.name) == 1 && !set("x y z k n")[strings.ToLower(p.name)]) &&
-				!p.listed() && !p.has("pattern", "format", "properties", "additionalProperties") && len(beyond(wordsOf(p.about), p.words)) < 3 {
+				!p.listed() && !p.paired() && !p.has("pattern", "format", "properties", "additionalProperties") && len(beyond(wordsOf(p.about), p.words)) < 3 {
 				say(p.loc, "%q, described as %q", p.name, clipText(p.about, 60))
 			}
 		}},
@@ -340,7 +341,7 @@ var rules = []Rule{
 			}
 			var flags []*param
 			for _, p := range o.params {
-				if p.only("boolean") {
+				if p.only("boolean") && len(flags) < maxFlags {
 					flags = append(flags, p)
 				}
 			}
@@ -500,6 +501,13 @@ var rules = []Rule{
 		}},
 }
 
+// Each value of an enum is held against all of them, and each switch against
+// the others; a tool made for the purpose has many.
+const (
+	maxListed = 1000 // values of an enum looked at
+	maxFlags  = 100  // switches of an object compared
+)
+
 // largeTool is some 1,000 tokens at 4 bytes each; the specification reckons
 // with 300 for a tool.
 const largeTool = 4096
@@ -507,7 +515,7 @@ const largeTool = 4096
 var (
 	validName    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	controlToken = regexp.MustCompile(`<\|[A-Za-z0-9_ ]{1,40}\|>|</?(?:tool_call|tool_response|tools|think)>|\[/?INST\]|<<SYS>>|<(?:start|end)_of_turn>|<｜[^>]{1,40}｜>`)
-	order        = regexp.MustCompile(`(?i)ignore (?:all |any )?(?:of )?(?:the )?(?:previous|prior|above|other) (?:instructions|tools|prompts)|(?:do not|don't|never) (?:tell|inform|mention|reveal|show)(?: this| it)?(?: to)? (?:the )?user|before (?:using|calling) any other tool|(?:always|must) (?:call|use) this tool (?:first|before)|system prompt|<important>`)
+	order        = regexp.MustCompile(`(?i)ignore (?:all |any )?(?:of )?(?:the )?(?:previous|prior|above|other) (?:instructions|tools|prompts)|(?:do not|don't|never) (?:tell|inform|mention|reveal|show)(?: this| it)?(?: to)? (?:the )?user|before (?:using|calling) any other tool|(?:always|must) (?:call|use) this tool (?:first|before)|<important>`)
 	exclusive    = regexp.MustCompile(`(?i)mutually exclusive|exclude each other|not both|(?:only|exactly|at most) one of|(?:can ?not|can't|must not|may not) be (?:used|combined|set|given)(?: together)? (?:with|if|when)`)
 	pathKind     = regexp.MustCompile(`(?i)absolute|relative|canonical|root|workspace|working directory|home|uri|url|bucket|key|/`)
 	timeFormat   = regexp.MustCompile(`(?i)iso|rfc|yyyy|hh:mm|\d\d:\d\d|\d{4}-\d\d|unix|epoch|cron|duration|relative`)
@@ -525,7 +533,7 @@ var (
 	rehearsal   = set("dry dryrun preview simulate simulation simulated rehearse plan whatif noop")
 	overwriting = set("overwrite append mode exists exclusive replace clobber create force backup conflict")
 	filePlaces  = set("path file filename filepath directory dir folder")
-	destructive = set("delete remove drop purge wipe truncate destroy erase terminate kill uninstall revoke shutdown rm rmdir unlink overwrite prune reset deprovision decommission format")
+	destructive = set("delete remove drop purge wipe truncate destroy erase terminate kill uninstall revoke shutdown rm rmdir unlink overwrite prune reset deprovision decommission")
 
 	// of the name of a quantity that has a dimension
 	dimension = set(`timeout delay duration interval ttl wait latency period age backoff elapsed lifetime retention cooldown deadline
@@ -700,7 +708,14 @@ func namesOf(params []*param) []string {
 // destroys tells whether the tool's first or last word is a destructive verb.
 func (s *subject) destroys() bool {
 	n := len(s.verb)
-	return n > 0 && (destructive[s.verb[0]] || n > 1 && destructive[s.verb[n-1]] && s.verb[n-1] != "format" && s.verb[n-1] != "reset")
+	return n > 0 && (destructive[s.verb[0]] || n > 1 && destructive[s.verb[n-1]] && s.verb[n-1] != "reset")
+}
+
+// paired tells whether the parameter is the value to a key beside it.
+func (p *param) paired() bool {
+	return p.last() == "value" && slices.ContainsFunc(p.in.params, func(q *param) bool {
+		return set("key name field property attribute category time unit label metric")[q.last()]
+	})
 }
 
 // hashed tells whether the parameter is named as a hash or UUID.
@@ -782,6 +797,7 @@ var (
 	cuedList   = regexp.MustCompile(`(?i)\b(?:one of|either|possible values(?: are)?|allowed values(?: are)?|valid values(?: are)?|values are|options(?: are)?|must be|supported)\s*:?\s*\(?((?:[\w-]{1,24}\s*(?:,|/|\bor\b)\s*)+(?:or\s+)?[\w-]{1,24})`)
 	parensList = regexp.MustCompile(`\(((?:[\w-]{1,24}\s*,\s*)+(?:or\s+)?[\w-]{1,24}(?:\s+or\s+[\w-]{1,24})?|[\w-]{1,24}\s+or\s+[\w-]{1,24})\)`)
 	forExample = regexp.MustCompile(`(?i)e\.g|for example|such as|like|including|for instance`)
+	classRange = regexp.MustCompile(`^\w-\w$`) // of characters that are allowed
 	listWord   = regexp.MustCompile(`[\w.+/-]*\w[\w.+/-]*`)
 )
 
@@ -803,7 +819,7 @@ func listedIn(about string) []string {
 	}
 	var values []string
 	for _, w := range listWord.FindAllString(strings.ReplaceAll(list, "/", " "), -1) {
-		if lw := strings.ToLower(w); lw != "or" && lw != "and" && !filling[lw] && !slices.Contains(values, w) {
+		if lw := strings.ToLower(w); lw != "or" && lw != "and" && !filling[lw] && !classRange.MatchString(w) && !slices.Contains(values, w) {
 			values = append(values, w)
 		}
 	}
