@@ -78,6 +78,7 @@ type delta struct {
 // arguments that don't fit, a call that stopped in the middle.
 type misfit struct {
 	message string
+	tool    string
 	detail  error // *grammar.Misfit when the schema was broken
 }
 
@@ -139,7 +140,7 @@ func (r *generation) close(c *choice, reason string) ([]delta, error) {
 	}
 	if r.response != nil && reason == "stop" && len(c.calls) == 0 {
 		if err := r.response.Check([]byte(r.said(c).Text)); err != nil {
-			return out, &misfit{message: fmt.Sprintf("the text doesn't fit response_format: %v", err), detail: err}
+			return out, &misfit{message: fmt.Sprintf("the text doesn't fit response_format: %v", err), tool: "response_format", detail: err}
 		}
 	}
 	c.finish = reason
@@ -199,7 +200,7 @@ func (r *generation) take(c *choice, events []wire.Event) ([]delta, error) {
 			k := c.calls[len(c.calls)-1]
 			if checked := r.tools[k.name]; checked != nil {
 				if err := checked.Check([]byte(k.arguments.String())); err != nil {
-					return out, &misfit{message: fmt.Sprintf("arguments of %s don't fit its schema: %v", k.name, err), detail: err}
+					return out, &misfit{message: fmt.Sprintf("arguments of %s don't fit its schema: %v", k.name, err), tool: k.name, detail: err}
 				}
 			}
 			if !k.syntax.Done() {
@@ -226,7 +227,7 @@ func (r *generation) takeSearch(c *choice, e wire.Event) error {
 	case wire.CallEnd:
 		if checked := r.tools[k.name]; checked != nil {
 			if err := checked.Check([]byte(k.arguments.String())); err != nil {
-				return &misfit{message: fmt.Sprintf("arguments of %s don't fit its schema: %v", k.name, err), detail: err}
+				return &misfit{message: fmt.Sprintf("arguments of %s don't fit its schema: %v", k.name, err), tool: k.name, detail: err}
 			}
 		}
 		k.complete, c.over, c.end = true, true, e.Offset

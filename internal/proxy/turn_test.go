@@ -440,6 +440,9 @@ func TestToolChoice(t *testing.T) {
 				if err := json.Unmarshal(body, &e); err != nil || !strings.Contains(e.Error.Message, tt.want) {
 					t.Errorf("error %s, want %q in it", body, tt.want)
 				}
+				if tt.name == "arguments out of range" && !strings.Contains(string(body), `"detail":{"status":"validation_error","tool_name":"get_weather","error_count":1,"errors":[{"loc":["id"],"input_value":700,`) {
+					t.Errorf("no envelope: %s", body)
+				}
 				return
 			}
 			if got := printSeen(whole(t, body)); got != tt.want {
