@@ -67,11 +67,12 @@ type demoTurn struct {
 	Reason   string `json:"reason,omitempty"`   // why the request was passed through
 	Fallback string `json:"fallback,omitempty"` // why a stage was left out
 
-	Found       []demoFound `json:"found"`
-	Need        []string    `json:"need,omitempty"`   // tools that the user's message needs
-	Missed      []string    `json:"missed,omitempty"` // of these, not found when its first turn was sent
-	Shown       int         `json:"shown"`            // tools in the prompt, those of earlier turns included
-	ShownTokens int         `json:"shown_tokens"`
+	Found       []demoFound  `json:"found"`
+	Need        []string     `json:"need,omitempty"`     // tools that the user's message needs
+	Missed      []string     `json:"missed,omitempty"`   // of these, not found when its first turn was sent
+	Searches    []demoSearch `json:"searches,omitempty"` // of the model, answered within the turn
+	Shown       int          `json:"shown"`              // tools in the prompt, those of earlier turns included
+	ShownTokens int          `json:"shown_tokens"`
 
 	PromptTokens     int  `json:"prompt_tokens"` // as the engine reports
 	CompletionTokens int  `json:"completion_tokens"`
@@ -471,6 +472,12 @@ func (a *agent) record(ctx context.Context, t *demoTurn) error {
 	}
 }
 
+// demoSearch is one search of the model.
+type demoSearch struct {
+	Query string   `json:"query"`
+	Found []string `json:"found"`
+}
+
 // demoRecord is what the demo reads of a decision record.
 type demoRecord struct {
 	ID          string      `json:"id"`
@@ -486,6 +493,13 @@ type demoRecord struct {
 		Completion int `json:"completion_tokens"`
 		Cached     int `json:"cached_tokens"` // -1 when the engine does not tell
 	} `json:"reported"`
+	Searches []demoSearch `json:"searches"`
+	Earlier  *struct {
+		Prompt     int `json:"prompt_tokens"`
+		Completion int `json:"completion_tokens"`
+		Cached     int `json:"cached_tokens"`
+		Expected   int `json:"expected_cached_tokens"`
+	} `json:"earlier_rounds"`
 	Timing []demoStage `json:"timing"`
 }
 
@@ -505,6 +519,16 @@ func (r *demoRecord) complete(t *demoTurn) {
 		t.PromptTokens, t.CompletionTokens = r.Reported.Prompt, r.Reported.Completion
 		if r.Reported.Cached >= 0 {
 			t.CachedTokens = &r.Reported.Cached
+		}
+	}
+	t.Searches = r.Searches
+	if e := r.Earlier; e != nil { // the turn cost what all its rounds did
+		t.PromptTokens, t.CompletionTokens = t.PromptTokens+e.Prompt, t.CompletionTokens+e.Completion
+		if t.CachedTokens != nil && e.Cached >= 0 {
+			*t.CachedTokens += e.Cached
+		}
+		if t.ExpectedCached != nil {
+			*t.ExpectedCached += e.Expected
 		}
 	}
 }

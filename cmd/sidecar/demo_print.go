@@ -221,6 +221,16 @@ func (v *demoView) turn(t *demoTurn) {
 		}
 		v.line("%s%s", at, l)
 	}
+	for _, s := range t.Searches {
+		found := "nothing"
+		if len(s.Found) > 0 {
+			found = plain(strings.Join(s.Found, ", "))
+		}
+		v.line("%s%s %s", at, v.t.paint(green, "?"), cut("the model searched: "+plain(s.Query), room-2))
+		for _, l := range wrap("found "+found, room-2) {
+			v.line("%s  %s", at, l)
+		}
+	}
 	for _, c := range t.Calls {
 		v.line("%s%s %s", at, v.t.paint(blue, "→"), cut(plain(c.Name)+" "+plain(c.Arguments), room-2))
 		if c.Result != "" {
@@ -428,7 +438,7 @@ func (v *demoView) summary(d *demoReport) {
 		v.field("", "cached: the engine does not report it (vLLM and sidecar engine: --enable-prompt-tokens-details)")
 	}
 	if s.Needed > 0 {
-		v.field("", fmt.Sprintf("tools: %d of the %d that the tasks need were found at the user's message", s.NeededFound, s.Needed))
+		v.field("", fmt.Sprintf("tools: %d of the %d that the tasks need were found at the user's message, by its words or a search", s.NeededFound, s.Needed))
 	}
 	if s.Failed > 0 {
 		v.line("%s", v.t.paint(red, fmt.Sprintf("%d of %d turns failed", s.Failed, s.Turns)))

@@ -47,7 +47,8 @@ type Record struct {
 	PrefixTokens   int  `json:"prefix_tokens"`          // shared with the previous turn's prompt and reply
 	ExpectedCached int  `json:"expected_cached_tokens"` // PrefixTokens down to the cache block
 
-	Reported *Reported `json:"reported,omitempty"` // by the engine
+	Reported *Reported `json:"reported,omitempty"`       // by the engine, for the last round
+	Earlier  *Earlier  `json:"earlier_rounds,omitempty"` // sums of the rounds that ended in a search
 	Calls    []string  `json:"calls,omitempty"`
 	Finish   []string  `json:"finish,omitempty"`
 	Error    string    `json:"error,omitempty"`
@@ -79,6 +80,13 @@ type Reported struct {
 	Prompt     int `json:"prompt_tokens"`
 	Completion int `json:"completion_tokens"`
 	Cached     int `json:"cached_tokens"` // -1 when the engine does not tell
+}
+
+// Earlier sums up the rounds of a request before its last.
+type Earlier struct {
+	Rounds         int `json:"rounds"`
+	Reported           // Cached is -1 when the engine does not tell
+	ExpectedCached int `json:"expected_cached_tokens"`
 }
 
 // StageTime is the time of one stage in milliseconds.
@@ -164,6 +172,11 @@ func (r *records) add(rec Record) {
 	for _, o := range rec.Shaped {
 		s.ObservationTokens += o.Tokens
 		s.ObservationKept += o.Kept
+	}
+	if e := rec.Earlier; e != nil {
+		s.PromptTokens += e.Prompt
+		s.CachedTokens += max(e.Cached, 0)
+		s.ExpectedCached += e.ExpectedCached
 	}
 	if rec.Reported != nil {
 		s.PromptTokens += rec.Reported.Prompt
@@ -301,6 +314,11 @@ func (m *stageMetrics) count(rec *Record) {
 		m.promptTokens.WithLabelValues("reported").Add(float64(rec.Reported.Prompt))
 		m.promptTokens.WithLabelValues("cached").Add(float64(max(rec.Reported.Cached, 0)))
 		m.promptTokens.WithLabelValues("expected_cached").Add(float64(rec.ExpectedCached))
+	}
+	if e := rec.Earlier; e != nil {
+		m.promptTokens.WithLabelValues("reported").Add(float64(e.Prompt))
+		m.promptTokens.WithLabelValues("cached").Add(float64(max(e.Cached, 0)))
+		m.promptTokens.WithLabelValues("expected_cached").Add(float64(e.ExpectedCached))
 	}
 	if rec.Mode != "owned" && rec.Mode != "observe" {
 		return

@@ -134,6 +134,11 @@ func (t *turn) carry(r *generation) {
 			e.cached += u.Cached
 		}
 	}
+	expected := t.record.ExpectedCached
+	if before := t.record.Earlier; before != nil {
+		expected += before.ExpectedCached
+	}
+	t.record.Earlier = &Earlier{Rounds: e.rounds, Reported: Reported{Prompt: e.prompt, Completion: e.completion, Cached: e.cached}, ExpectedCached: expected}
 }
 
 func member(o *openai.Object, key string) []byte {

@@ -116,6 +116,9 @@ func TestSearch(t *testing.T) {
 			t.Error("the constraint has no tool_search")
 		}
 		rec := s.last()
+		if rec.Earlier == nil || rec.Earlier.Rounds != 1 || rec.Earlier.Prompt != 9 || rec.Earlier.Cached != 8 || rec.Reported.Prompt != 9 {
+			t.Errorf("record: reported %+v, earlier %+v", rec.Reported, rec.Earlier)
+		}
 		if len(rec.Searches) != 1 || rec.Searches[0].Query != "payroll of a customer" || !slices.Contains(rec.Searches[0].Found, "get_payroll") || slices.Contains(rec.Calls, "tool_search") {
 			t.Errorf("record: searches %+v, calls %v", rec.Searches, rec.Calls)
 		}

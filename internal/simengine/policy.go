@@ -77,11 +77,11 @@ func (p *policy) best(candidates []*tool) *tool {
 	n := float64(len(p.tr.tools))
 	var search *tool
 	for _, t := range candidates {
-		if p.used[t.name] {
-			continue
-		}
 		if t.name == searchTool {
 			search = t
+			continue
+		}
+		if p.used[t.name] {
 			continue
 		}
 		score := 0.0
@@ -112,10 +112,27 @@ func (p *policy) best(candidates []*tool) *tool {
 			best, top = t, score
 		}
 	}
-	if best == nil && search != nil && len(p.tr.called) == 0 && len(p.words) >= 2 {
+	if best == nil && search != nil && p.maySearch() {
 		return search
 	}
 	return best
+}
+
+// maxSearches is how often a request is searched for. The first search may have
+// been made by a sidecar in the policy's name.
+const maxSearches = 2
+
+// maySearch reports whether a search is worth it: nothing else was called for the
+// request, and it says something.
+func (p *policy) maySearch() bool {
+	searched := 0
+	for _, name := range p.tr.called {
+		if name != searchTool {
+			return false
+		}
+		searched++
+	}
+	return searched < maxSearches && p.emitted == 0 && len(p.words) >= 2
 }
 
 // open is the words of the request that the tools called for it don't cover.
@@ -199,7 +216,11 @@ func (p *policy) answer() string {
 func gist(result string) string {
 	n, err := parseNode([]byte(result))
 	if err != nil || n.kind != '{' {
-		return excerpt(result, 24)
+		s := excerpt(result, 24)
+		if len(s) > 240 { // JSON without blanks is one long word
+			s = strings.ToValidUTF8(s[:240], "") + "…"
+		}
+		return s
 	}
 	var facts []string
 	for i, key := range n.keys {
