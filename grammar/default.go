@@ -243,10 +243,10 @@ func (w *writer) value(places []place, level int) error {
 		}
 	}
 	p.i++
-	first := len(have) == 0
+	first, required := len(have) == 0, requiredOf(places)
 	for _, at := range places {
 		for _, m := range at.v.get("properties").list() {
-			if have[m.key] || required(places, m.key) {
+			if have[m.key] || required[m.key] {
 				continue
 			}
 			child := w.f.all(w.f.member([]place{at}, m.key))
@@ -269,13 +269,14 @@ func (w *writer) value(places []place, level int) error {
 	return nil
 }
 
-func required(places []place, key string) bool {
+func requiredOf(places []place) map[string]bool {
+	m := map[string]bool{}
 	for _, p := range places {
-		if slices.Contains(p.s.Required, key) {
-			return true
+		for _, key := range p.s.Required {
+			m[key] = true
 		}
 	}
-	return false
+	return m
 }
 
 func (w *writer) put(at int, key string, text []byte, first bool) {
