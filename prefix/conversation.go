@@ -5,6 +5,7 @@ package prefix
 type Conversation struct {
 	ledger   Ledger
 	root     Key
+	meanings []Key // of the messages
 	plain    []Key // chain that does not depend on tools, for aliases
 	keys     []Key
 	entries  []*Entry // nil where nothing is recorded
@@ -17,17 +18,24 @@ type Conversation struct {
 // toolset identifies the tools on offer. A conversation starts under a root that
 // includes it, so that two agents with the same first message and other tools
 // stay apart; it keeps that root when the tools change later, which Open finds
-// through the alias that every recorded reply leaves under a key free of tools.
+// through the alias that every recorded reply leaves under a key free of tools. A
+// reply recorded under its own root goes before an alias, which may be that of
+// another agent with the same words.
 func Open(l Ledger, scope Scope, toolset string, msgs []Message) *Conversation {
 	c := &Conversation{
 		ledger:   l,
 		root:     scope.root("tools", toolset),
 		messages: msgs,
-		plain:    chain(scope.root("plain", ""), msgs),
+		meanings: meanings(msgs),
 	}
+	c.plain = chain(scope.root("plain", ""), c.meanings)
+	own := chain(c.root, c.meanings)
 	for i := len(msgs) - 1; i >= 0; i-- {
 		if msgs[i].Role != "assistant" {
 			continue
+		}
+		if _, ok := l.Get(own[i]); ok {
+			break
 		}
 		if e, ok := l.Get(c.plain[i]); ok && e.Origin != nil {
 			c.root = *e.Origin
@@ -46,7 +54,7 @@ func (c *Conversation) Renew(scope Scope, epoch string) {
 }
 
 func (c *Conversation) recall() {
-	c.keys = chain(c.root, c.messages)
+	c.keys = chain(c.root, c.meanings)
 	c.entries = make([]*Entry, len(c.messages))
 	c.front = nil
 	if e, ok := c.ledger.Get(c.root); ok {
@@ -59,15 +67,11 @@ func (c *Conversation) recall() {
 	}
 }
 
-func chain(k Key, msgs []Message) []Key {
-	keys := make([]Key, len(msgs))
-	var calls []Call
-	for i := range msgs {
-		m := &msgs[i]
-		if m.Role == "assistant" {
-			calls = m.Calls
-		}
-		k = k.next(m, calls)
+// chain gives the key after each message.
+func chain(k Key, meanings []Key) []Key {
+	keys := make([]Key, len(meanings))
+	for i, m := range meanings {
+		k = k.next(m)
 		keys[i] = k
 	}
 	return keys
@@ -114,8 +118,8 @@ func (c *Conversation) Reasoning(i int) string {
 	return c.messages[i].Reasoning
 }
 
-// Late is the block recorded after message i, nil when there is none.
-func (c *Conversation) Late(i int) *Block {
+// Late are the blocks recorded after message i.
+func (c *Conversation) Late(i int) []*Block {
 	if e := c.entries[i]; e != nil {
 		return e.Late
 	}
@@ -123,8 +127,8 @@ func (c *Conversation) Late(i int) *Block {
 }
 
 // Decide records the decision at message i: the text that replaces the client's
-// (when replaced) and the late block (nil for none).
-func (c *Conversation) Decide(i int, text string, replaced bool, late *Block) {
+// (when replaced) and the late blocks.
+func (c *Conversation) Decide(i int, text string, replaced bool, late ...*Block) {
 	e := &Entry{Replaced: replaced, Late: late}
 	if replaced {
 		e.Text = text
@@ -143,10 +147,11 @@ func (c *Conversation) Reply(said Message, text, reasoning string) {
 	if last >= 0 {
 		k, plain = c.keys[last], c.plain[last]
 	}
-	c.ledger.Put(k.next(&said, nil), &Entry{Text: text, Replaced: true, Reasoning: reasoning})
+	meaning := said.meaning(positions{})
+	c.ledger.Put(k.next(meaning), &Entry{Text: text, Replaced: true, Reasoning: reasoning})
 	if last >= 0 {
 		root := c.root
-		c.ledger.Put(plain.next(&said, nil), &Entry{Origin: &root})
+		c.ledger.Put(plain.next(meaning), &Entry{Origin: &root})
 	}
 }
 
@@ -170,7 +175,9 @@ func (c *Conversation) Shown() []Shown {
 	}
 	add(c.front)
 	for i := range c.messages {
-		add(c.Late(i))
+		for _, b := range c.Late(i) {
+			add(b)
+		}
 	}
 	return out
 }

@@ -1,7 +1,6 @@
 package prefix
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -18,26 +17,39 @@ type Turn struct {
 	// Client is the index of the client message whose own bytes are sent
 	// unchanged, or -1 when Role and Text are ours.
 	Client int
-	Late   bool // part of a late block
+	// Generated says that the engine wrote this text itself.
+	Generated bool
 }
 
 // Layout is the message list for the engine in owned-text mode:
 //
 //	system    the client's text, a blank line, the family's tools text
-//	user      the client's bytes
-//	assistant tool_search(query)          a late block,
-//	user      <tool_response>tools</…>    after the message it was decided at
+//	user      the client's bytes; a later developer message as system text
+//	assistant tool_search(query)          late blocks,
+//	user      <tool_response>tools</…>    after the message they were decided at
 //	assistant the generated text, as the engine generated it
 //	user      <tool_response>…</…>        a run of tool results, one turn
 //
 // Every turn but the last is the same on the next request of the conversation,
 // which makes the prompt a prefix of the next one.
+//
+// No text spells a control token of the family, and neither a result nor a tool
+// spells the tags of its frame: see [wire.Family.Neutral]. The bytes of a client's
+// message (Turn.Client) are the client's; whoever sends them sees to it.
 func (c *Conversation) Layout(f *wire.Family) []Turn {
+	turns := c.layout(f)
+	for i := range turns {
+		turns[i].Text = f.Neutral(turns[i].Text)
+	}
+	return turns
+}
+
+func (c *Conversation) layout(f *wire.Family) []Turn {
 	var turns []Turn
 	start := 0
 	tools := ""
 	if c.front != nil {
-		tools = f.ToolsText(rawTools(c.front), c.front.Directory)
+		tools = f.ToolsText(rawTools(f, c.front), c.front.Directory)
 	}
 	switch {
 	case tools == "":
@@ -54,16 +66,19 @@ func (c *Conversation) Layout(f *wire.Family) []Turn {
 		case m.Opaque != nil:
 			turns = append(turns, Turn{Role: m.Role, Client: i})
 		case m.Role == "assistant" && (c.Replaced(i) || len(m.Calls) > 0):
-			turns = append(turns, Turn{Role: "assistant", Text: c.assistant(f, i), Client: -1})
+			turns = append(turns, Turn{Role: "assistant", Text: c.assistant(f, i), Client: -1, Generated: c.Replaced(i)})
 		case m.Role == "tool":
-			results := []string{c.Text(i)}
+			results := []string{f.NeutralResult(c.Text(i))}
 			j := i
-			for c.Late(j) == nil && j+1 < len(c.messages) && c.messages[j+1].Role == "tool" && c.messages[j+1].Opaque == nil {
+			for len(c.Late(j)) == 0 && j+1 < len(c.messages) && c.messages[j+1].Role == "tool" && c.messages[j+1].Opaque == nil {
 				j++
-				results = append(results, c.Text(j))
+				results = append(results, f.NeutralResult(c.Text(j)))
 			}
 			turns = append(turns, Turn{Role: "user", Text: f.ResponseText(results), Client: -1})
 			i = j
+		case m.Role == "developer":
+			// A template that knows no such role leaves the message out.
+			turns = append(turns, Turn{Role: "system", Text: m.Text, Client: -1})
 		default:
 			turns = append(turns, Turn{Role: m.Role, Text: m.Text, Client: i})
 		}
@@ -72,8 +87,8 @@ func (c *Conversation) Layout(f *wire.Family) []Turn {
 	return turns
 }
 
-// isSystem: templates treat a developer message as the system message, or not at
-// all; the tools text needs a place that every template renders.
+// isSystem: OpenAI's developer message is the system message of newer models; the
+// tools text needs a place that every template renders.
 func isSystem(role string) bool { return role == "system" || role == "developer" }
 
 // assistant is the text of an assistant turn: as generated when the ledger has
@@ -81,18 +96,18 @@ func isSystem(role string) bool { return role == "system" || role == "developer"
 func (c *Conversation) assistant(f *wire.Family, i int) string {
 	m := &c.messages[i]
 	if c.Replaced(i) {
-		return withReasoning(f, c.Reasoning(i), c.Text(i))
+		return WithReasoning(f, c.Reasoning(i), c.Text(i))
 	}
 	calls := make([]wire.Call, len(m.Calls))
 	for j, k := range m.Calls {
 		calls[j] = wire.Call{Name: k.Name, Arguments: k.Arguments}
 	}
-	return withReasoning(f, m.Reasoning, f.TurnText(m.Text, calls))
+	return WithReasoning(f, m.Reasoning, f.TurnText(m.Text, calls))
 }
 
-// withReasoning puts reasoning that the engine's parser split off back in front
+// WithReasoning puts reasoning that the engine's parser split off back in front
 // of the text, so that the template decides whether it stays.
-func withReasoning(f *wire.Family, reasoning, text string) string {
+func WithReasoning(f *wire.Family, reasoning, text string) string {
 	if reasoning == "" || f.ThinkOpen == "" {
 		return text
 	}
@@ -100,29 +115,32 @@ func withReasoning(f *wire.Family, reasoning, text string) string {
 }
 
 func (c *Conversation) appendLate(turns []Turn, f *wire.Family, i int) []Turn {
-	late := c.Late(i)
-	if late == nil || len(late.Tools) == 0 {
-		return turns
+	for _, late := range c.Late(i) {
+		call, answer := late.Call, late.Note
+		if call == "" {
+			call = f.CallText(wire.Call{Name: SearchTool, Arguments: `{"query": ` + quoteJSON(late.Query) + `}`})
+		}
+		if len(late.Tools) > 0 {
+			answer = f.LateText(rawTools(f, late))
+		}
+		turns = append(turns,
+			Turn{Role: "assistant", Text: call, Client: -1, Generated: late.Call != ""},
+			Turn{Role: "user", Text: f.ResponseText([]string{answer}), Client: -1})
 	}
-	query := quoteJSON(late.Query)
-	return append(turns,
-		Turn{Role: "assistant", Text: f.CallText(wire.Call{Name: SearchTool, Arguments: `{"query": ` + query + `}`}), Client: -1, Late: true},
-		Turn{Role: "user", Text: f.ResponseText([]string{f.LateText(rawTools(late))}), Client: -1, Late: true})
+	return turns
 }
 
-func rawTools(b *Block) []json.RawMessage {
+func rawTools(f *wire.Family, b *Block) []json.RawMessage {
 	raw := make([]json.RawMessage, len(b.Tools))
 	for i, t := range b.Tools {
-		raw[i] = json.RawMessage(t.JSON)
+		raw[i] = json.RawMessage(f.NeutralResult(t.JSON))
 	}
 	return raw
 }
 
-// quoteJSON spells a string as JSON without HTML escapes.
+// quoteJSON spells a string as JSON in which < is escaped, so that a query can't
+// close the call that it stands in.
 func quoteJSON(s string) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string always encodes
-	return strings.TrimSuffix(b.String(), "\n")
+	b, _ := json.Marshal(s) // a string always encodes
+	return string(b)
 }

@@ -21,8 +21,8 @@ type Entry struct {
 	Replaced bool
 	// Reasoning is what the engine reported apart from Text.
 	Reasoning string
-	// Late are the tools that were added after this message, in order.
-	Late *Block
+	// Late are the blocks of tools that were added after this message, in order.
+	Late []*Block
 	// Front is the front block of the conversation, at its root only.
 	Front *Block
 	// Origin is the root of the conversation, at aliases only: see Open.
@@ -31,8 +31,12 @@ type Entry struct {
 
 // Block is a list of tools as they were shown.
 type Block struct {
-	Query     string // the search that a late block answers
+	Query string // the search that a late block answers
+	// Call is the generated text that asked for a late block; "" when the sidecar
+	// added it by itself, and the call is then written from Query.
+	Call      string
 	Tools     []Shown
+	Note      string // what a late block says instead of tools, when it has none
 	Directory string // front block: what else exists
 }
 
@@ -44,7 +48,10 @@ type Shown struct {
 
 // Size is the memory of an entry in bytes, for stores that bound it.
 func (e *Entry) Size() int {
-	n := 256 + len(e.Text) + len(e.Reasoning) + e.Late.size() + e.Front.size()
+	n := 256 + len(e.Text) + len(e.Reasoning) + e.Front.size()
+	for _, b := range e.Late {
+		n += b.size()
+	}
 	return n
 }
 
@@ -52,7 +59,7 @@ func (b *Block) size() int {
 	if b == nil {
 		return 0
 	}
-	n := 96 + len(b.Query) + len(b.Directory)
+	n := 128 + len(b.Query) + len(b.Call) + len(b.Note) + len(b.Directory)
 	for _, t := range b.Tools {
 		n += 48 + len(t.Name) + len(t.JSON)
 	}

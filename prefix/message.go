@@ -52,9 +52,9 @@ func SortResults(msgs []Message) []int {
 			j++
 		}
 		if i > 0 {
-			calls := msgs[i-1].Calls
+			calls := callIndex(msgs[i-1].Calls)
 			slices.SortStableFunc(order[i:j], func(a, b int) int {
-				return callIndex(calls, msgs[a].CallID) - callIndex(calls, msgs[b].CallID)
+				return calls.of(msgs[a].CallID) - calls.of(msgs[b].CallID)
 			})
 		}
 		i = j
@@ -62,22 +62,42 @@ func SortResults(msgs []Message) []int {
 	return order
 }
 
-// callIndex is the position of the call with this id, or len(calls).
-func callIndex(calls []Call, id string) int {
-	if i := slices.IndexFunc(calls, func(c Call) bool { return c.ID == id }); i >= 0 {
+// positions are the first positions of call ids in a list of calls.
+type positions struct {
+	at   map[string]int
+	none int // of an id that no call has
+}
+
+func callIndex(calls []Call) positions {
+	p := positions{make(map[string]int, len(calls)), len(calls)}
+	for i, c := range calls {
+		if _, ok := p.at[c.ID]; !ok {
+			p.at[c.ID] = i
+		}
+	}
+	return p
+}
+
+func (p positions) of(id string) int {
+	if i, ok := p.at[id]; ok {
 		return i
 	}
-	return len(calls)
+	return p.none
 }
 
 // A Key names one point of one conversation: SHA-256 over everything that the
 // prompt up to this point depends on.
 type Key [sha256.Size]byte
 
-// next is the key after m, given the calls that a tool result may answer.
-func (k Key) next(m *Message, calls []Call) Key {
+// next is the key after a message of this meaning.
+func (k Key) next(meaning Key) Key {
+	return sha256.Sum256(append(k[:], meaning[:]...))
+}
+
+// meaning is the hash of what m says, given the calls that a tool result may
+// answer.
+func (m *Message) meaning(calls positions) Key {
 	h := sha256.New()
-	h.Write(k[:])
 	if m.Opaque != nil {
 		field(h, "opaque")
 		field(h, string(m.Opaque))
@@ -87,7 +107,7 @@ func (k Key) next(m *Message, calls []Call) Key {
 	field(h, m.Name)
 	field(h, m.Text)
 	if m.Role == "tool" {
-		number(h, callIndex(calls, m.CallID))
+		number(h, calls.of(m.CallID))
 	}
 	number(h, len(m.Calls))
 	for _, c := range m.Calls {
@@ -95,6 +115,19 @@ func (k Key) next(m *Message, calls []Call) Key {
 		field(h, CanonicalJSON(c.Arguments))
 	}
 	return Key(h.Sum(nil))
+}
+
+// meanings are those of a list of messages.
+func meanings(msgs []Message) []Key {
+	keys := make([]Key, len(msgs))
+	var calls positions
+	for i := range msgs {
+		if msgs[i].Role == "assistant" {
+			calls = callIndex(msgs[i].Calls)
+		}
+		keys[i] = msgs[i].meaning(calls)
+	}
+	return keys
 }
 
 // field writes a string with its length, so that no two lists of fields hash

@@ -74,7 +74,16 @@ func TestLayoutGrows(t *testing.T) {
 			last := c.Len() - 1
 			if !c.Decided(last) && rapid.Bool().Draw(t, "late") {
 				name := fmt.Sprintf("tool%d", turn)
-				c.Decide(last, "", false, &Block{Query: text.Draw(t, "query"), Tools: []Shown{{name, `{"name": "` + name + `"}`}}})
+				blocks := []*Block{{Query: text.Draw(t, "query"), Tools: []Shown{{name, `{"name": "` + name + `"}`}}}}
+				c.Decide(last, "", false, blocks...)
+				if rapid.Bool().Draw(t, "searched") { // a round of the same request
+					round := dump(c.Layout(f))
+					asked := "let me see\n<raw search>"
+					c.Decide(last, "", false, append(blocks, &Block{Call: asked, Note: "nothing found"})...)
+					if now := dump(c.Layout(f)); !strings.HasPrefix(now, round+dump([]Turn{{Role: "assistant", Text: asked, Client: -1}})) {
+						t.Fatalf("a search round does not continue the prompt:\n%s\n%s", round, now)
+					}
+				}
 			}
 			now := dump(c.Layout(f))
 			if !strings.HasPrefix(now, before) {
@@ -118,7 +127,7 @@ func TestKeys(t *testing.T) {
 		copy(msgs, base)
 		msgs[1].Calls = append([]Call(nil), base[1].Calls...)
 		edit(msgs)
-		k := chain(Key{}, msgs)
+		k := chain(Key{}, meanings(msgs))
 		return k[len(k)-1]
 	}
 	want := key(func([]Message) {})
@@ -193,7 +202,7 @@ func TestScopes(t *testing.T) {
 	if o := Open(l, testScope, "other tools", msgs); o.Front() != nil || o.Decided(0) {
 		t.Error("another toolset sees the conversation")
 	}
-	if o := Open(l, testScope, "tools", msgs); o.Front() == nil || o.Late(0) == nil {
+	if o := Open(l, testScope, "tools", msgs); o.Front() == nil || len(o.Late(0)) == 0 {
 		t.Error("the conversation was forgotten")
 	}
 }
@@ -205,11 +214,48 @@ func TestEditBranches(t *testing.T) {
 	first := []Message{{Role: "user", Text: "one"}}
 	c := Open(l, testScope, "tools", first)
 	c.SetFront(&Block{Directory: "d"})
-	c.Decide(0, "", false, nil)
+	c.Decide(0, "", false)
 	said := Message{Role: "assistant", Text: "ok"}
 	c.Reply(said, "ok!", "because")
 	c = Open(l, testScope, "tools", append(first, said, Message{Role: "user", Text: "edited"}))
 	if !c.Decided(0) || !c.Replaced(1) || c.Text(1) != "ok!" || c.Reasoning(1) != "because" || c.Decided(2) {
 		t.Errorf("before the edit: decided %v, reply %q %q; at it: %v", c.Decided(0), c.Text(1), c.Reasoning(1), c.Decided(2))
 	}
+}
+
+// TestSameWords: two agents with the same words, the same reply and different
+// tools keep their own front blocks; the one whose tools change then keeps the
+// one it had.
+func TestSameWords(t *testing.T) {
+	l := mapLedger{}
+	msgs := []Message{{Role: "user", Text: "hi"}}
+	said := Message{Role: "assistant", Text: "Hello!"}
+	for _, agent := range []string{"a", "b"} {
+		c := Open(l, testScope, agent, msgs)
+		c.SetFront(&Block{Directory: agent})
+		c.Reply(said, said.Text, "")
+	}
+	next := []Message{msgs[0], said, {Role: "user", Text: "more"}}
+	for toolset, want := range map[string]string{"a": "a", "b": "b", "c": "b"} {
+		if f := Open(l, testScope, toolset, next).Front(); f == nil || f.Directory != want {
+			t.Errorf("toolset %s: front %+v, want that of %s", toolset, f, want)
+		}
+	}
+}
+
+// TestManyResults: the order of 200,000 results is found in time that a look-up by
+// scanning their calls would not do with.
+func TestManyResults(t *testing.T) {
+	const n = 200_000
+	msgs := make([]Message, 1, n+1)
+	for i := range n {
+		msgs[0].Calls = append(msgs[0].Calls, Call{ID: fmt.Sprint("call_", i), Name: "n"})
+		msgs = append(msgs, Message{Role: "tool", CallID: fmt.Sprint("call_", n-1-i)})
+	}
+	msgs[0].Role = "assistant"
+	order := SortResults(msgs)
+	if order[1] != n || order[n] != 1 {
+		t.Errorf("first %d, last %d", order[1], order[n])
+	}
+	Open(mapLedger{}, testScope, "tools", msgs)
 }

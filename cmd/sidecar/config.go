@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -36,7 +38,7 @@ func serveOptions(c *serveConfig) []*option {
 	p := &c.Proxy
 	st := &p.Stages
 	return []*option{
-		text("listen", &c.Listen, "127.0.0.1:8080", "ADDRESS to serve on; port 0 takes a free one"),
+		text("listen", &c.Listen, "127.0.0.1:8080", "`ADDRESS` to serve on; port 0 takes a free one"),
 		text("engine", &p.Engine, "", "base `URL` of the engine, as in http://127.0.0.1:8000"),
 		text("engine-api-key", &p.EngineAPIKey, "", "`KEY` sent to the engine in place of the client's"),
 		text("config", &c.File, "", "configuration `FILE` in YAML: these options by name"),
@@ -68,7 +70,8 @@ func serveOptions(c *serveConfig) []*option {
 		list("catalog", &c.Catalogs, "tools of the server: demo, a `FILE` (JSON, JSONL) or a folder of them"),
 		list("pin", &st.Pins, "`NAME` of a tool that is always in front"),
 		number("top-k", &st.TopK, proxy.DefaultTopK, 1, 128, "most tools that one turn adds"),
-		number("tool-tokens", &st.Tokens, proxy.DefaultTokens, 128, 1<<20, "schema tokens of the tools in front and what a turn adds"),
+		number("search-rounds", &st.Rounds, proxy.DefaultRounds, 0, 16, "searches of the model (tool_search) answered within one request; 0 offers it none"),
+		number("tool-tokens", &st.Tokens, proxy.DefaultTokens, 128, 1<<20, "tokens of the front block, its directory included, and of what a turn adds, together"),
 		number("late-tokens", &st.MaxLate, proxy.DefaultMaxLate, 128, 1<<20, "schema tokens of all added tools of a conversation, before a new epoch"),
 		number("observation-tokens", &st.Budget.MaxTokens, 2048, 64, 1<<20, "tokens of one tool result"),
 		choice("world", &c.World, "closed", []string{"closed", "open"}, "what a tool's schema means that is silent on undeclared keys"),
@@ -287,9 +290,13 @@ func readConfig(path string, options []*option, file *option) (map[string]fileVa
 	if err != nil {
 		return nil, err
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(raw, &doc); err != nil {
+	var doc, second yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	if err := dec.Decode(&doc); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if dec.Decode(&second) != io.EOF {
+		return nil, fmt.Errorf("%s: more than one YAML document; only one is read", path)
 	}
 	found := map[string]fileValue{}
 	if len(doc.Content) == 0 {
@@ -305,7 +312,11 @@ func readConfig(path string, options []*option, file *option) (map[string]fileVa
 		where := fmt.Sprintf("%s:%d", path, key.Line)
 		at := slices.IndexFunc(options, func(o *option) bool { return o.name == key.Value && o != file })
 		if at < 0 {
-			faults = append(faults, fmt.Errorf("%s: %s: unknown key%s", where, key.Value, nearest(key.Value, options)))
+			hint := nearest(key.Value, options)
+			if key.Value == file.name {
+				hint = "; a configuration file can't name another"
+			}
+			faults = append(faults, fmt.Errorf("%s: %s: unknown key%s", where, key.Value, hint))
 			continue
 		}
 		o := options[at]
@@ -324,20 +335,28 @@ func readConfig(path string, options []*option, file *option) (map[string]fileVa
 }
 
 func (o *option) fromYAML(v *yaml.Node) ([]string, error) {
-	for v.Kind == yaml.AliasNode {
-		v = v.Alias
+	if v = aliased(v); v.Kind != yaml.SequenceNode || !o.many {
+		return o.scalar(v)
 	}
-	if v.Kind == yaml.SequenceNode && o.many {
-		values := []string{}
-		for _, item := range v.Content {
-			one, err := o.fromYAML(item)
-			if err != nil {
-				return nil, err
-			}
-			values = append(values, one...)
+	values := []string{}
+	for _, item := range v.Content {
+		one, err := o.scalar(aliased(item)) // a list in the list is none: it may be the list itself
+		if err != nil {
+			return nil, err
 		}
-		return values, nil
+		values = append(values, one...)
 	}
+	return values, nil
+}
+
+func aliased(v *yaml.Node) *yaml.Node {
+	if v.Kind == yaml.AliasNode {
+		return v.Alias // of an anchor, which stands at no alias
+	}
+	return v
+}
+
+func (o *option) scalar(v *yaml.Node) ([]string, error) {
 	if v.Kind != yaml.ScalarNode || !slices.Contains(o.tags, v.ShortTag()) {
 		want := map[string]string{"text": "text", "name": "text", "bool": "true or false", "n": "a whole number",
 			"duration": "a duration such as 30s", "bytes": "a number of bytes such as 65536 or 64KiB"}[o.kind]

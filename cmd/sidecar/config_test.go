@@ -90,6 +90,8 @@ func TestEveryOption(t *testing.T) {
 		switch o.name {
 		case "top-k":
 			sample = "20"
+		case "search-rounds":
+			sample = "2"
 		case "world":
 			sample = "open"
 		case "ledger-bytes":
@@ -123,7 +125,10 @@ func TestConfigErrors(t *testing.T) {
 		{nil, nil, "engine: http://e\nmax-bdy: 3\n", []string{"sidecar.yaml:2: max-bdy: unknown key; is max-body meant?"}},
 		{nil, nil, "MAX_BODY: 65536\n", []string{"sidecar.yaml:1: MAX_BODY: unknown key; is max-body meant?"}},
 		{nil, nil, "something_else_entirely: 3\n", []string{"unknown key; see 'sidecar serve --help'"}},
-		{nil, nil, "config: other.yaml\n", []string{"sidecar.yaml:1: config: unknown key"}},
+		{nil, nil, "config: other.yaml\n", []string{"sidecar.yaml:1: config: unknown key; a configuration file can't name another"}},
+		{nil, nil, "pin: &a [b, *a]\n", []string{"sidecar.yaml:1: pin: text or a list of texts is expected, found a list"}},
+		{nil, nil, "top-k: 3\n---\ntop-k: 4\n", []string{"more than one YAML document"}},
+		{nil, nil, "top-k: 3\n---\n: [\n", []string{"more than one YAML document"}},
 		{nil, nil, "max-depth: ten\n", []string{`sidecar.yaml:1: max-depth: a whole number is expected, found str "ten"`}},
 		{nil, nil, "max-depth: 10.5\n", []string{`a whole number is expected, found float "10.5"`}},
 		{nil, nil, "max-depth: 5\n", []string{`sidecar.yaml:1: max-depth: "5" is not a whole number from 8 to 900`}},

@@ -46,7 +46,7 @@ Each turn shows the tools found and why, the calls, the tokens of the prompt
 beside those with all tools in front, the cached tokens beside the sidecar's
 expectation, and where the time went. A summary, an estimate for one GPU and
 the commands to do it by hand follow. The exit status is 1 when a turn failed.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -434,9 +434,9 @@ func (d *demo) commands() []string {
 	var out []string
 	if d.report.Engine.Simulated {
 		engine = "http://127.0.0.1:8000"
-		out = append(out, "sidecar engine --listen 127.0.0.1:8000 --enable-prompt-tokens-details")
+		out = append(out, "bin/sidecar engine --listen 127.0.0.1:8000 --enable-prompt-tokens-details")
 	}
-	out = append(out, fmt.Sprintf("sidecar serve --listen %s --engine %s --catalog %s", listen, shellWord(engine), shellWord(d.report.Catalog.Name)))
+	out = append(out, fmt.Sprintf("bin/sidecar serve --listen %s --engine %s --catalog %s", listen, shellWord(engine), shellWord(d.report.Catalog.Name)))
 	text := "What can you do?"
 	if len(d.tasks) > 0 {
 		text = d.tasks[0].Turns[0].Say

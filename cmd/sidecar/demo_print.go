@@ -192,7 +192,7 @@ func (v *demoView) turn(t *demoTurn) {
 		head = fmt.Sprintf("%d tools added", len(t.Found))
 	}
 	if t.Shown > 0 {
-		head += fmt.Sprintf("; %d in the prompt, %s tokens of schemas", t.Shown, thousands(t.ShownTokens))
+		head += fmt.Sprintf("; %d in the prompt, %s tokens of tools and directory", t.Shown, thousands(t.ShownTokens))
 	}
 	for i, l := range wrap(head, room) {
 		if i == 0 {

@@ -328,7 +328,7 @@ func TestDemoOutput(t *testing.T) {
 				if strings.ContainsFunc(line, unicode.IsControl) {
 					t.Errorf("line %d has a control character: %q", i+1, line)
 				}
-				if c.flags.json || strings.HasPrefix(line, "  -d ") || strings.HasPrefix(line, "sidecar serve") || strings.HasPrefix(line, "sidecar engine") || strings.HasPrefix(line, "curl") {
+				if c.flags.json || strings.HasPrefix(line, "  -d ") || strings.HasPrefix(line, "bin/sidecar serve") || strings.HasPrefix(line, "bin/sidecar engine") || strings.HasPrefix(line, "curl") {
 					continue // to be copied, never wrapped
 				}
 				if w := textWidth(line); w > c.columns {

@@ -38,7 +38,7 @@ the path around an engine works, not how well a model chooses.
 
 A request asks for a fault with the header ` + simengine.FaultHeader + `:
   ` + strings.ReplaceAll(simengine.FaultHelp, "\n", "\n  "),
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch latency {
 			case "none":
@@ -62,7 +62,7 @@ A request asks for a fault with the header ` + simengine.FaultHeader + `:
 			defer stop()
 			ln, err := net.Listen("tcp", listen)
 			if err != nil {
-				return err
+				return &usageError{err, "give --listen a free address, as in 127.0.0.1:0"}
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "simulated engine: http://%s/v1\n", ln.Addr())
 			return serveEngine(ctx, ln, e)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -26,6 +27,10 @@ func run(args []string) int {
 		fmt.Fprintf(os.Stderr, "hint: %s\n", usage.hint)
 		return 2
 	}
+	if strings.HasPrefix(err.Error(), "unknown command ") { // cobra has no type for it
+		fmt.Fprintln(os.Stderr, "hint: see 'sidecar --help'")
+		return 2
+	}
 	return 1
 }
 
@@ -44,11 +49,23 @@ func newRoot() *cobra.Command {
 		Short:         "OpenAI-compatible sidecar for vLLM, SGLang and llama.cpp",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{err, "see '" + cmd.CommandPath() + " --help'"}
 	})
 	root.AddCommand(newBenchCmd(), newCheckCmd(), newCompileCmd(), newDemoCmd(startLocal), newEngineCmd(), newLintCmd(), newSearchCmd(), newServeCmd())
 	return root
+}
+
+// noArgs is the argument check of commands that take flags alone. A boolean flag
+// takes its value after an equals sign, which is easily forgotten.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := "see '" + cmd.CommandPath() + " --help'"
+	if args[0] == "true" || args[0] == "false" {
+		hint = "write the value of a flag behind an equals sign, as in --retrieval=" + args[0]
+	}
+	return &usageError{fmt.Errorf("%s takes no argument, and was given %q", cmd.CommandPath(), args[0]), hint}
 }

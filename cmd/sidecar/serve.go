@@ -24,7 +24,7 @@ func newServeCmd() *cobra.Command {
 	options := serveOptions(&cfg)
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "serve the OpenAI API in front of an engine",
+		Short: "Serve the OpenAI API in front of an engine",
 		Long: `Serve the OpenAI API in front of an engine.
 
 Each option is a flag, an environment variable (--max-body is SIDECAR_MAX_BODY)
@@ -32,7 +32,7 @@ and a key of the configuration file (max-body). A flag counts more than the
 environment, that more than the file. SIGTERM drains: /readyz turns 503, new
 requests are refused, live ones have --drain-timeout to end.`,
 		Example: "  sidecar serve --engine http://127.0.0.1:8000",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 	}
 	addFlags(cmd, options)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -91,6 +91,10 @@ func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr
 	go func() { served <- server.Serve(ln) }()
 	fmt.Fprintf(stdout, "sidecar: listening on http://%s, engine %s\n", ln.Addr(), cfg.Proxy.Engine)
 
+	if err := p.Ready(ctx); err != nil && ctx.Err() == nil {
+		fmt.Fprintf(stderr, "sidecar: the engine at %s does not serve yet: %v\n", cfg.Proxy.Engine, err)
+	}
+
 	select {
 	case err := <-served:
 		return fmt.Errorf("server stopped: %w", err)
@@ -112,8 +116,9 @@ func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr
 // are named on stderr; the rest is served.
 func loadStages(ctx context.Context, cfg *serveConfig, stderr io.Writer) error {
 	st := &cfg.Proxy.Stages
-	st.Counter = tokenizer.Qwen3()
-	if cfg.Tokenizer != "" {
+	if cfg.Tokenizer == "" {
+		st.Counter = tokenizer.Qwen3()
+	} else {
 		t, err := tokenizer.Load(cfg.Tokenizer)
 		if err != nil {
 			return &usageError{fmt.Errorf("--tokenizer %s: %w", cfg.Tokenizer, err), "give the model's tokenizer.json, or a *.tiktoken file"}

@@ -134,7 +134,10 @@ func TestServeRefuses(t *testing.T) {
 		{[]string{"serve", "--engine", "http://h", "--listen", "nowhere"}, "missing port"},
 		{[]string{"serve", "--engine", "http://h", "--allow-engine-field", "model"}, `engine field "model" needs no permission`},
 		{[]string{"serve", "--engine", "http://h", "--access-log", filepath.Join(t.TempDir(), "no", "such")}, "access log"},
-		{[]string{"serve", "extra"}, "unknown command"},
+		{[]string{"serve", "extra"}, "takes no argument"},
+		{[]string{"serve", "--retrieval", "false"}, "--retrieval=false"},
+		{[]string{"serve", "--engine", "127.0.0.1:8000"}, "http://host:port"},
+		{[]string{"serv"}, "unknown command"},
 	} {
 		cmd := command(t, tt.args...)
 		stuck := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
@@ -143,7 +146,7 @@ func TestServeRefuses(t *testing.T) {
 		if cmd.ProcessState.ExitCode() == 0 || !strings.Contains(string(out), tt.want) {
 			t.Errorf("%q: %v\n%s", tt.args, err, out)
 		}
-		if tt.want != "unknown command" && (cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "hint: ")) {
+		if cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "hint: ") {
 			t.Errorf("%q: status %d, no hint\n%s", tt.args, cmd.ProcessState.ExitCode(), out)
 		}
 	}

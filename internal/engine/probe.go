@@ -84,7 +84,8 @@ type Prober struct {
 // about 100 kB, SGLang's /server_info 30 kB.
 const maxAnswer = 8 << 20
 
-// Probe asks the engine. It fails only when no model can be listed; whatever
+// Probe asks the engine. It fails when no model can be listed, and when an answer
+// says nothing lasting about the engine: it was busy, starting or gone. Whatever
 // else is missing is left at zero with a reason. One request generates a token:
 // it sends the first structural tag, which also pins vLLM's backend "auto" to
 // xgrammar before any traffic could pin it to another.
@@ -98,6 +99,10 @@ func (p *Prober) Probe(ctx context.Context) (*Info, error) {
 		} `json:"data"`
 	}
 	if err := p.get(ctx, "/v1/models", &models); err != nil {
+		var status *StatusError
+		if errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden) {
+			return nil, fmt.Errorf("the engine wants a key; give it with --engine-api-key (%w)", err)
+		}
 		return nil, err
 	}
 	if len(models.Data) == 0 {
@@ -124,27 +129,55 @@ func (p *Prober) kind(ctx context.Context, info *Info, ownedBy string) error {
 		Version  string `json:"version"`
 		PageSize int    `json:"page_size"`
 	}
-	if err := p.get(ctx, "/version", &v); err == nil && v.Version != "" {
+	switch err := p.get(ctx, "/version", &v); {
+	case err == nil && v.Version != "":
 		info.Kind, info.Version = VLLM, v.Version
 		if strings.HasPrefix(ownedBy, "sidecar-sim") {
 			info.Kind = Sim
 		}
 		info.BlockSize = p.vllmBlockSize(ctx)
 		return ctx.Err()
+	case passing(err):
+		return err
 	}
 	for _, route := range []string{"/server_info", "/get_server_info"} {
-		if err := p.get(ctx, route, &v); err == nil && v.Version != "" {
+		switch err := p.get(ctx, route, &v); {
+		case err == nil && v.Version != "":
 			info.Kind, info.Version, info.BlockSize = SGLang, v.Version, v.PageSize
 			return ctx.Err()
+		case passing(err):
+			return err
 		}
 	}
 	var props struct {
 		Build string `json:"build_info"`
 	}
-	if err := p.get(ctx, "/props", &props); err == nil {
+	switch err := p.get(ctx, "/props", &props); {
+	case err == nil:
 		info.Kind, info.Version, info.BlockSize = LlamaCpp, props.Build, 1
+	case passing(err):
+		return err
 	}
 	return ctx.Err()
+}
+
+// passing says that a failure may be over at the next attempt: no answer, or one
+// of an engine that is busy or starting. Another answer is the engine's last word.
+func passing(err error) bool {
+	if err == nil {
+		return false
+	}
+	var status *StatusError
+	if errors.As(err, &status) {
+		switch status.Status {
+		case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return true
+		}
+		return false
+	}
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	return !errors.As(err, &syntax) && !errors.As(err, &kind) && !errors.Is(err, errNoIDs)
 }
 
 // vllmBlockSize reads block_size off vllm:cache_config_info, or returns 0.
@@ -193,8 +226,8 @@ func (p *Prober) family(ctx context.Context, info *Info) error {
 	}
 	ids, text, err := p.render(ctx, info.Models[0].ID, false)
 	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if passing(err) {
+			return err
 		}
 		if !forced {
 			info.FamilyReason = fmt.Sprintf("the engine does not render conversations for us (%v); name the family with --family", err)
@@ -212,8 +245,8 @@ func (p *Prober) family(ctx context.Context, info *Info) error {
 	}
 	withTools, _, err := p.render(ctx, info.Models[0].ID, true)
 	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if passing(err) {
+			return err
 		}
 		withTools = ids
 	}
@@ -241,6 +274,8 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
+var errNoIDs = errors.New("/tokenize gives no ids")
+
 // render gives the engine's ids and text of the probe conversation.
 func (p *Prober) render(ctx context.Context, modelID string, tools bool) ([]int32, string, error) {
 	type message struct {
@@ -262,7 +297,7 @@ func (p *Prober) render(ctx context.Context, modelID string, tools bool) ([]int3
 		return nil, "", err
 	}
 	if len(tok.Tokens) == 0 {
-		return nil, "", errors.New("/tokenize gives no ids")
+		return nil, "", errNoIDs
 	}
 	if tools {
 		return tok.Tokens, "", nil
@@ -294,8 +329,8 @@ func (p *Prober) tag(ctx context.Context, info *Info) error {
 	}
 	err := p.post(ctx, "/v1/chat/completions", body, &reply)
 	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
+	case passing(err):
+		return err
 	case err != nil:
 		info.TagReason = err.Error()
 	default:

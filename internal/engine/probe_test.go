@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,5 +164,44 @@ func TestProbeFails(t *testing.T) {
 	defer cancel()
 	if _, err := p.Probe(ctx); err == nil || ctx.Err() == nil {
 		t.Errorf("a stuck engine: %v", err)
+	}
+}
+
+// TestProbeOfBusyEngine: an answer that says nothing lasting is no finding about
+// the engine: the probe fails, and the next one finds out.
+func TestProbeOfBusyEngine(t *testing.T) {
+	for _, route := range []string{"/v1/models", "/version", "/tokenize", "/detokenize", "/v1/chat/completions"} {
+		for _, status := range []int{429, 503, 0} { // 0: the connection breaks
+			var busy atomic.Bool
+			busy.Store(true)
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case !busy.Load() || r.URL.Path != route:
+					fake{kind: VLLM, family: "hermes"}.ServeHTTP(w, r)
+				case status == 0:
+					panic(http.ErrAbortHandler)
+				default:
+					w.WriteHeader(status)
+				}
+			}))
+			p := Prober{Client: srv.Client(), Base: srv.URL, Tokenizer: tokenizer.Qwen3()}
+			if info, err := p.Probe(t.Context()); err == nil {
+				t.Errorf("%s answers %d: taken for %+v", route, status, info)
+			}
+			busy.Store(false)
+			if info, err := p.Probe(t.Context()); err != nil || info.Family == nil || !info.StructuralTag {
+				t.Errorf("%s answered %d before: %+v, %v", route, status, info, err)
+			}
+			srv.Close()
+		}
+	}
+}
+
+func TestProbeWithoutKey(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }))
+	defer srv.Close()
+	p := Prober{Client: srv.Client(), Base: srv.URL}
+	if _, err := p.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "--engine-api-key") {
+		t.Errorf("an engine that wants a key: %v", err)
 	}
 }

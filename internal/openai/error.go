@@ -7,6 +7,7 @@ type Error struct {
 	Type    string // "invalid_request_error", "server_error", …
 	Param   string // the request's field at fault; null in the body when empty
 	Code    string // for programs; null in the body when empty
+	Detail  []byte // a JSON value for programs; left out when empty. Not part of OpenAI's object
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -22,6 +23,9 @@ func (e *Error) Body() []byte {
 	b = appendOrNull(b, e.Param)
 	b = append(b, `,"code":`...)
 	b = appendOrNull(b, e.Code)
+	if len(e.Detail) > 0 {
+		b = append(append(b, `,"detail":`...), e.Detail...)
+	}
 	return append(b, "}}"...)
 }
 

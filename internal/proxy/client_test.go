@@ -309,6 +309,84 @@ func TestEngineFields(t *testing.T) {
 	}
 }
 
+func TestEngineHeaders(t *testing.T) {
+	both(t, func(t *testing.T, adapter string) {
+		eng := newEngine(t, plainEngine)
+		_, closed := start(t, adapter, Config{Engine: eng.url})
+		_, open := start(t, adapter, Config{Engine: eng.url, AllowEngineFields: []string{"X-Data-Parallel-Rank"}})
+		c := newClientFor(t)
+		r := ask(t, c, "POST", closed+chatPath, wholeBody, "x-data-parallel-rank", "1")
+		if code := checkError(t, r); r.status != 400 || code != "engine_field_refused" || eng.count() != 0 {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+		if r := ask(t, c, "POST", open+chatPath, wholeBody, "x-data-parallel-rank", "1"); r.status != 200 || eng.last().req.Header.Get("X-Data-Parallel-Rank") != "1" {
+			t.Errorf("allowed: %d", r.status)
+		}
+	})
+}
+
+// A thousand clients that leave at any moment leave nothing behind: every
+// connection of the engine ends or is free for others.
+func TestThousandDepartures(t *testing.T) {
+	both(t, func(t *testing.T, adapter string) {
+		var late atomic.Int64
+		eng := newEngine(t, func(k *call) {
+			k.head()
+			for range 3 {
+				k.chunk(event1)
+			}
+			from := time.Now()
+			k.conn.SetReadDeadline(from.Add(5 * time.Second))
+			if _, err := k.r.Peek(1); errors.Is(err, os.ErrDeadlineExceeded) {
+				late.Add(1)
+			}
+		})
+		p, base := start(t, adapter, Config{Engine: eng.url})
+		goroutines, files, _ := settled()
+		var all sync.WaitGroup
+		slots := make(chan struct{}, 50)
+		for i := range 1000 {
+			slots <- struct{}{}
+			all.Add(1)
+			go func() {
+				defer func() { <-slots; all.Done() }()
+				conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				request := rawRequest(streamBody)
+				if i%5 == 0 {
+					request = request[:i%len(request)] // not even the request is whole
+				}
+				io.WriteString(conn, request)
+				if i%3 == 0 && i%5 != 0 {
+					conn.Read(make([]byte, i%700))
+				}
+				if i%2 == 0 {
+					conn.(*net.TCPConn).SetLinger(0)
+				}
+				conn.Close()
+			}()
+		}
+		all.Wait()
+		eventually(t, "no request being served", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.live) == 0
+		})
+		p.Close()
+		eng.waitIdle(t)
+		if n := late.Load(); n != 0 {
+			t.Errorf("%d requests stayed at the engine", n)
+		}
+		eventually(t, "goroutines and files back at the start", func() bool {
+			g, f, _ := settled()
+			return g <= goroutines+20 && f <= files+20
+		})
+	})
+}
+
 // Requests that are too long, too slow or no HTTP end with a reply or a closed
 // connection, soon, and none reaches the engine. This is about fiber's reading
 // of HTTP; net/http's is another.
@@ -562,6 +640,52 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// A shutdown that cuts many streams ends each of them well-formed, soon.
+func TestDrainManyStreams(t *testing.T) {
+	both(t, func(t *testing.T, adapter string) {
+		const n = 500
+		eng := newEngine(t, func(k *call) {
+			k.head()
+			k.chunk(event1 + event2[:9]) // half an event is on its way
+			k.conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+			k.r.Peek(1)
+		})
+		p, err := New(Config{Engine: eng.url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		base, stop := adapterNamed(adapter)(t, p)
+		conns := make([]net.Conn, n)
+		for i := range conns {
+			conns[i] = dialRaw(t, base)
+			io.WriteString(conns[i], rawRequest(streamBody))
+		}
+		eventually(t, "all streams begun", func() bool { return eng.count() == n })
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		from := time.Now()
+		if cut := p.Drain(now); cut != n {
+			t.Errorf("%d cut, want %d", cut, n)
+		}
+		if took := time.Since(from); took > 3*time.Second {
+			t.Errorf("the cut took %v", took)
+		}
+		for _, c := range conns {
+			r, err := readReplyRaw(bufio.NewReader(c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.status == 503 { // cut before its first event had come
+				checkError(t, r)
+			} else if _, code := checkCutStream(t, r, event1); code != "draining" {
+				t.Errorf("%q", r.body)
+			}
+			c.Close()
+		}
+		stop()
+	})
+}
+
 // A thousand streams that wait cost bounded memory, and nothing is left of
 // them when they have ended.
 func TestThousandIdleStreams(t *testing.T) {
@@ -577,9 +701,14 @@ func TestThousandIdleStreams(t *testing.T) {
 	}
 	both(t, func(t *testing.T, adapter string) {
 		const n = 1000
-		const perStream = 128 << 10 // bytes, of client, sidecar and engine, which share this process
+		const perStream = 128 << 10                                                        // bytes, of client, sidecar and engine, which share this process; two connections of net/http and their goroutines among them
+		request := rawRequest(`{"stream":true,"x":"` + strings.Repeat("x", 60<<10) + `"}`) // sent by all, held by none
+		if adapter == "nethttp" {
+			request = rawRequest(streamBody)
+		}
 		finish := make(chan struct{})
 		eng := newEngine(t, func(k *call) {
+			k.body = nil // the engine holds none either
 			k.head()
 			k.chunk(event1)
 			<-finish
@@ -593,7 +722,7 @@ func TestThousandIdleStreams(t *testing.T) {
 		conns := make([]net.Conn, n)
 		for i := range conns {
 			conns[i] = dialRaw(t, base)
-			io.WriteString(conns[i], rawRequest(streamBody))
+			io.WriteString(conns[i], request)
 		}
 		heads := make([]*bufio.Reader, n)
 		for i, c := range conns {

@@ -70,9 +70,7 @@ func (c *Config) baseURL() (*url.URL, error) {
 	switch {
 	case c.Engine == "":
 		return nil, fmt.Errorf("no engine: its base URL is needed, as in http://127.0.0.1:8000")
-	case err != nil:
-		return nil, fmt.Errorf("engine URL: %w", err)
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, fmt.Errorf("engine URL %q: http://host:port or https://host is expected", c.Engine)
 	case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return nil, fmt.Errorf("engine URL %q: no query, fragment or password is allowed in it", u.Redacted())

@@ -63,10 +63,66 @@ func (c *clientConn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// A watcher notices that a client has closed its connection while its request
-// is being served. It takes no byte from the socket, so that a request that
-// follows on the connection is not lost. A client that closes its sending side
-// alone counts as gone, as in net/http.
+// A gate lets one goroutine wait for another and for the client of a
+// connection at the same time, without a third.
+type gate struct {
+	conn   *clientConn // nil if it can't be watched
+	opened chan struct{}
+	isOpen atomic.Bool
+}
+
+func (g *gate) init(conn net.Conn) {
+	g.opened = make(chan struct{})
+	if c, ok := conn.(*clientConn); ok {
+		g.conn = c
+		c.SetReadDeadline(time.Time{}) // that of the request, which has been read
+	}
+}
+
+// open is called once.
+func (g *gate) open() {
+	g.isOpen.Store(true)
+	if g.conn != nil {
+		g.conn.SetReadDeadline(aLongTimeAgo) // before wait goes on and takes it back
+	}
+	close(g.opened)
+}
+
+// wait returns when the gate is open. Before, it calls gone if the client
+// closes the connection.
+func (g *gate) wait(gone func()) {
+	if g.conn != nil {
+		g.conn.untilHungUp(&g.isOpen, gone)
+	}
+	<-g.opened
+	if g.conn != nil {
+		g.conn.SetReadDeadline(time.Time{})
+	}
+}
+
+// untilHungUp returns when the client has closed the connection, having called
+// gone, or when the read deadline passes or stopped is set at a change of the
+// socket. It takes no byte from the socket, so that a request that follows on
+// the connection is not lost. A client that closes its sending side alone
+// counts as gone, as in net/http.
+func (c *clientConn) untilHungUp(stopped *atomic.Bool, gone func()) {
+	c.raw.Read(func(fd uintptr) bool {
+		if stopped.Load() {
+			return true
+		}
+		if hungUp(fd) {
+			gone()
+			return true
+		}
+		return false // wait for the next change of the socket
+	})
+}
+
+// aLongTimeAgo is a read deadline that has passed.
+var aLongTimeAgo = time.Unix(1, 0)
+
+// A watcher notices that a client closes its connection in the course of a
+// stream.
 type watcher struct {
 	conn    *clientConn
 	stopped atomic.Bool
@@ -76,25 +132,12 @@ type watcher struct {
 // watch calls gone, once, when the client closes conn.
 func watch(conn *clientConn, gone func()) *watcher {
 	w := &watcher{conn: conn, done: make(chan struct{})}
-	conn.SetReadDeadline(time.Time{}) // that of the request, which has been read
 	go func() {
 		defer close(w.done)
-		conn.raw.Read(func(fd uintptr) bool {
-			if w.stopped.Load() {
-				return true
-			}
-			if hungUp(fd) {
-				gone()
-				return true
-			}
-			return false // wait for the next change of the socket
-		})
+		conn.untilHungUp(&w.stopped, gone)
 	}()
 	return w
 }
-
-// aLongTimeAgo is a read deadline that has passed.
-var aLongTimeAgo = time.Unix(1, 0)
 
 // stop ends the watcher and waits for it: conn may be read from afterwards.
 func (w *watcher) stop() {

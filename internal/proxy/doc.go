@@ -11,9 +11,25 @@
 //	proxy.go                routes, limits, drain
 //	chat.go                 body checks; the staged path or the transparent one
 //	fields.go               fields that steer the engine and are refused
-//	engine.go               the upstream client, its timeouts and errors
+//	engine.go               the call of the engine, its timeouts and errors
+//	client.go               connections to the engine
 //	relay.go                the reply back, event by event
 //	exchange.go             what is known of one request while it runs
+//
+// A chat completion with tools takes the staged path:
+//
+//	request.go              the request as the stages read it
+//	knowledge.go            what is known of the engine
+//	stages.go               plan: the stages in their order
+//	front.go                the front block
+//	retrieve.go             observations cut, tools added, and why
+//	constrain.go            the constraint
+//	splice.go               the body for the engine, and what it should find cached
+//	turn.go                 sent, in rounds, and answered
+//	generation.go           the engine's text to OpenAI deltas, each checked
+//	search.go               the model's own searches
+//	record.go, recordheader.go  what was decided, for people and headers
+//	observe.go              the same in shadow
 //
 // What is promised. A transparent reply has the engine's status, content type
 // and body bytes. A stream is forwarded in whole events, byte for byte; when

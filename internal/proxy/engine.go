@@ -1,84 +1,61 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/toolsidecar/sidecar/internal/openai"
 )
 
-// engineIdle is how long a connection to the engine is kept unused. uvicorn,
-// which serves vLLM and SGLang, closes idle connections after 5 s; a request
-// sent at that moment would be lost.
-const engineIdle = 3 * time.Second
-
-// newClient returns the client of the engine. It follows no redirects, adds no
-// compression, knows no proxy from the environment and holds no cookies. It
-// repeats a request by itself only where net/http does: on a kept connection
-// that the engine had closed before a byte of the request was written.
-func newClient(cfg *Config) http.RoundTripper {
-	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second}
-	return &http.Transport{
-		DialContext:            dialer.DialContext,
-		TLSHandshakeTimeout:    cfg.ConnectTimeout,
-		DisableCompression:     true,
-		MaxIdleConns:           0, // no limit: one engine
-		MaxIdleConnsPerHost:    512,
-		IdleConnTimeout:        engineIdle,
-		MaxResponseHeaderBytes: 1 << 20,
-		WriteBufferSize:        16 << 10, // a request of a few KB leaves in one write
-		ReadBufferSize:         4 << 10,
-	}
-}
-
 // send calls the engine with the client's method, path, query and headers and
 // with body. It returns when the engine's reply has begun. The caller closes
 // the reply's body.
 func (p *Proxy) send(x *exchange, body []byte) (*http.Response, *openai.Error) {
-	u := *p.engine
-	u.RawQuery = x.req.RawQuery
-	if unescaped, err := url.PathUnescape(x.req.Path); err == nil {
-		u.RawPath = p.engine.EscapedPath() + x.req.Path
-		u.Path = p.engine.Path + unescaped
+	u, err := p.engineURL(x.req.Path, x.req.RawQuery)
+	if err != nil {
+		return nil, &openai.Error{Status: 400, Type: invalidRequest, Code: "bad_path", Message: "The request's path is not well-formed."}
 	}
 	header := make(http.Header, len(x.req.Header)+2)
 	endToEnd(header, x.req.Header, ownRequest)
+	if name := badHeader(header); name != "" {
+		return nil, &openai.Error{Status: 400, Type: invalidRequest, Code: "bad_header", Message: fmt.Sprintf("The request header %q has characters that HTTP does not allow.", cutText(name, 40))}
+	}
+	if c := header["Cookie"]; len(c) > 1 { // fasthttp joins them itself
+		header["Cookie"] = []string{strings.Join(c, "; ")}
+	}
 	header["Accept-Encoding"] = []string{"identity"}
 	header["X-Request-Id"] = []string{x.id}
 	if p.cfg.EngineAPIKey != "" {
 		header["Authorization"] = []string{"Bearer " + p.cfg.EngineAPIKey}
 	}
-	if header["User-Agent"] == nil {
-		header["User-Agent"] = []string{""} // none, rather than Go's
-	}
-	req := (&http.Request{
-		Method: x.req.Method, URL: &u, Header: header, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}).WithContext(x.ctx)
-	if len(body) > 0 {
-		req.ContentLength = int64(len(body))
-		req.Body = x.sent.open(body)
-		req.GetBody = func() (io.ReadCloser, error) { return x.sent.open(body), nil }
-	} else if x.req.Method == "POST" {
-		req.Body = http.NoBody
-	}
 	x.within(p.cfg.FirstByteTimeout, errSilent)
 	from := time.Now()
-	resp, err := p.client.RoundTrip(req)
+	resp, err := p.client.do(x.ctx, &engineRequest{x.req.Method, u, header, body})
 	x.engine += time.Since(from)
 	x.clock.Stop()
 	if err != nil {
 		return nil, classify(context.Cause(x.ctx), err)
 	}
 	return resp, nil
+}
+
+// engineURL is the engine's address with a path as a client spelled it.
+func (p *Proxy) engineURL(path, rawQuery string) (*url.URL, error) {
+	plain, err := url.PathUnescape(path)
+	if err != nil {
+		return nil, err
+	}
+	u := *p.engine
+	u.Path, u.RawPath, u.RawQuery = p.engine.Path+plain, p.engine.EscapedPath()+path, rawQuery
+	return &u, nil
 }
 
 // classify says what became of a call that brought no reply, or of a reply
@@ -125,29 +102,4 @@ func reason(err error) string {
 		return dns.Err
 	}
 	return cutText(strings.TrimPrefix(err.Error(), "net/http: "), 200)
-}
-
-// sentBodies are the readers of a request's body that the client may still
-// hold after its call has returned. The bytes belong to whoever called Serve,
-// so Serve waits for them.
-type sentBodies struct{ held sync.WaitGroup }
-
-type sentBody struct {
-	bytes.Reader
-	once   sync.Once
-	bodies *sentBodies
-}
-
-func (s *sentBodies) open(body []byte) io.ReadCloser {
-	s.held.Add(1)
-	b := &sentBody{bodies: s}
-	b.Reset(body)
-	return b
-}
-
-func (s *sentBodies) wait() { s.held.Wait() }
-
-func (b *sentBody) Close() error {
-	b.once.Do(b.bodies.held.Done)
-	return nil
 }

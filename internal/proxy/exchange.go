@@ -7,18 +7,23 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolsidecar/sidecar/internal/openai"
 )
 
-// A Request is what a client asks.
+// A Request is what a client asks. Serve changes nothing of it but Body, which
+// it clears before it calls Release.
 type Request struct {
 	Method   string
 	Path     string // as the client spelled it, escapes included
 	RawQuery string
-	Header   http.Header // canonical keys; not changed by Serve
-	Body     []byte      // valid until Serve returns
+	Header   http.Header // canonical keys
+	Body     []byte      // valid until Serve returns, or until Release is called; with stages, for ever
+	// Release, if not nil, is called when Body is not needed any more though the
+	// reply goes on, so that a long stream does not hold it.
+	Release func()
 }
 
 // A Sink takes the reply to one request. Its methods are called by one
@@ -54,16 +59,17 @@ type exchange struct {
 	route  string      // label in metrics and log
 	start  time.Time
 
-	status   int           // sent to the client; 0 before Start
-	stream   bool          // the reply is a stream of events
-	bytes    int           // of the reply's body
-	gone     bool          // a write failed
-	complete bool          // the reply was sent to its end
-	kind     string        // of failure, for metrics and log
-	engine   time.Duration // spent waiting for the engine's reply to begin
-	added    time.Duration // from the request's arrival to its first byte to the client, less engine
-	clock    *time.Timer   // ends the exchange when the engine is late
-	sent     sentBodies
+	in       int                   // bytes of the request's body
+	status   int                   // sent to the client; 0 before Start
+	stream   bool                  // the reply is a stream of events
+	bytes    int                   // of the reply's body
+	gone     bool                  // a write failed
+	complete bool                  // the reply was sent to its end
+	kind     string                // of failure, for metrics and log
+	engine   time.Duration         // spent waiting for the engine's reply to begin
+	added    time.Duration         // from the request's arrival to its first byte to the client, less engine
+	clock    *time.Timer           // ends the exchange when the engine is late
+	late     atomic.Pointer[error] // with which cause
 }
 
 // begin starts the reply.
@@ -94,6 +100,14 @@ func (x *exchange) reply(status int, h http.Header, body []byte) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if x.begin(status, h) == nil {
 		x.complete = len(body) == 0 || x.write(body) == nil
+	}
+}
+
+// releaseBody gives the request's body back.
+func (x *exchange) releaseBody() {
+	if x.req.Release != nil {
+		x.req.Body = nil
+		x.req.Release()
 	}
 }
 
@@ -153,7 +167,7 @@ func (x *exchange) finish() {
 	}
 	line, err := json.Marshal(accessLine{
 		Time: x.start.UTC().Format(time.RFC3339Nano), ID: x.id, Method: x.req.Method, Path: x.req.Path, Status: status,
-		Stream: x.stream, In: len(x.req.Body), Out: x.bytes, Seconds: time.Since(x.start).Seconds(), EngineSec: x.engine.Seconds(), Failure: x.kind,
+		Stream: x.stream, In: x.in, Out: x.bytes, Seconds: time.Since(x.start).Seconds(), EngineSec: x.engine.Seconds(), Failure: x.kind,
 	})
 	if err != nil {
 		panic(err) // strings and numbers alone

@@ -239,3 +239,31 @@ func eventually(t testing.TB, what string, state func() bool) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// newRawEngine answers each connection after a KiB of its request, closes its
+// sending side and reads no more.
+func newRawEngine(t testing.TB, answer string) (base string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Add(1)
+	go func() {
+		defer all.Done()
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			io.ReadFull(c, make([]byte, 1024))
+			io.WriteString(c, answer)
+			c.(*net.TCPConn).CloseWrite()
+			time.Sleep(50 * time.Millisecond)
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() { ln.Close(); all.Wait() })
+	return "http://" + ln.Addr().String()
+}

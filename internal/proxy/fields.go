@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"fmt"
-	"sort"
+	"maps"
+	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/toolsidecar/sidecar/internal/openai"
@@ -48,6 +50,11 @@ var engineFields = map[string]string{
 	"lora":    "it changes the adapters of a shared model",
 }
 
+// engineHeaders are request headers that do the same.
+var engineHeaders = map[string]string{
+	"X-Data-Parallel-Rank": "it chooses the replica", // vLLM
+}
+
 // fieldGate refuses the engine's private fields but those allowed.
 type fieldGate struct {
 	all   bool
@@ -62,12 +69,10 @@ func newFieldGate(allow []string) (fieldGate, error) {
 			g.all = true
 			continue
 		}
-		if _, ok := engineFields[name]; !ok {
-			names := make([]string, 0, len(engineFields))
-			for n := range engineFields {
-				names = append(names, n)
-			}
-			sort.Strings(names)
+		if engineFields[name] == "" && engineHeaders[name] == "" {
+			names := slices.Collect(maps.Keys(engineFields))
+			names = slices.AppendSeq(names, maps.Keys(engineHeaders))
+			slices.Sort(names)
 			return g, fmt.Errorf("engine field %q needs no permission; known are all, %s", name, strings.Join(names, ", "))
 		}
 		g.allow[name] = true
@@ -77,21 +82,30 @@ func newFieldGate(allow []string) (fieldGate, error) {
 
 // check returns an error about the first private field of a request.
 func (g *fieldGate) check(o *openai.Object) *openai.Error {
-	if g.all {
-		return nil
-	}
 	for _, m := range o.Members() {
-		why, private := engineFields[m.Key]
-		if !private || g.allow[m.Key] {
-			continue
-		}
-		return &openai.Error{
-			Status:  400,
-			Message: fmt.Sprintf("The field %q steers the engine and is refused: %s. The operator of the sidecar can allow it with --allow-engine-field %s.", m.Key, why, m.Key),
-			Type:    invalidRequest,
-			Param:   m.Key,
-			Code:    "engine_field_refused",
+		if why := engineFields[m.Key]; why != "" && !g.all && !g.allow[m.Key] {
+			return refusedField("field", m.Key, why)
 		}
 	}
 	return nil
+}
+
+// checkHeader does the same for headers.
+func (g *fieldGate) checkHeader(h http.Header) *openai.Error {
+	for name, why := range engineHeaders {
+		if h[name] != nil && !g.all && !g.allow[name] {
+			return refusedField("header", name, why)
+		}
+	}
+	return nil
+}
+
+func refusedField(kind, name, why string) *openai.Error {
+	return &openai.Error{
+		Status:  400,
+		Message: fmt.Sprintf("The %s %q steers the engine and is refused: %s. The operator of the sidecar can allow it with --allow-engine-field %s.", kind, name, why, name),
+		Type:    invalidRequest,
+		Param:   name,
+		Code:    "engine_field_refused",
+	}
 }

@@ -23,6 +23,13 @@ type generation struct {
 	limits openai.Limits
 	newID  func() string
 	none   bool // tool_choice none: text is text, also where it looks like a call
+	must   bool // tool_choice required or a name: a reply that ends by itself has a call
+	single bool // parallel_tool_calls false: it has no second one
+
+	response *grammar.Checked // what a reply without calls must be; nil for any text
+
+	search  bool     // tool_search is answered by the sidecar
+	earlier *carried // rounds of the same request before this one
 
 	choices []*choice
 	head    *openai.Object // the last chunk with a choice: id, created, model, …
@@ -43,6 +50,9 @@ type choice struct {
 	reasoning strings.Builder // reasoning that the engine split off
 	logprobs  [][]byte        // elements of logprobs.content
 	calls     []*toolCall
+	search    *toolCall // the model's search, which ends the round
+	end       int       // bytes of the generated text that count, when over
+	over      bool      // what follows is passed over
 	finish    string
 }
 
@@ -68,6 +78,7 @@ type delta struct {
 // arguments that don't fit, a call that stopped in the middle.
 type misfit struct {
 	message string
+	tool    string
 	detail  error // *grammar.Misfit when the schema was broken
 }
 
@@ -107,16 +118,30 @@ func (r *generation) feed(c *choice, text string) ([]delta, error) {
 
 // close ends choice c with the engine's finish reason and gives the client's.
 func (r *generation) close(c *choice, reason string) ([]delta, error) {
-	if c.parser == nil {
-		c.finish = reason
-		return nil, nil
+	var out []delta
+	if c.parser != nil {
+		var err error
+		if out, err = r.take(c, c.parser.Close()); err != nil {
+			return out, err
+		}
 	}
-	out, err := r.take(c, c.parser.Close())
-	if err != nil {
-		return out, err
-	}
-	if c.parser.Open() && reason != "length" {
+	if c.parser != nil && c.parser.Open() && reason != "length" {
 		return out, &misfit{message: fmt.Sprintf("the engine stopped (%s) in the middle of a tool call", reason)}
+	}
+	if c.search != nil {
+		if !c.search.complete { // cut by length
+			c.search = nil
+		}
+		c.finish = reason
+		return out, nil
+	}
+	if r.must && len(c.calls) == 0 && reason != "length" {
+		return out, &misfit{message: "the model made no call although tool_choice demands one"}
+	}
+	if r.response != nil && reason == "stop" && len(c.calls) == 0 {
+		if err := r.response.Check([]byte(r.said(c).Text)); err != nil {
+			return out, &misfit{message: fmt.Sprintf("the text doesn't fit response_format: %v", err), tool: "response_format", detail: err}
+		}
 	}
 	c.finish = reason
 	if reason == "stop" && len(c.calls) > 0 {
@@ -128,6 +153,15 @@ func (r *generation) close(c *choice, reason string) ([]delta, error) {
 func (r *generation) take(c *choice, events []wire.Event) ([]delta, error) {
 	var out []delta
 	for _, e := range events {
+		if c.over {
+			return out, nil
+		}
+		if c.search != nil {
+			if err := r.takeSearch(c, e); err != nil {
+				return out, err
+			}
+			continue
+		}
 		switch e.Kind {
 		case wire.Text:
 			c.text.WriteString(e.Text)
@@ -136,8 +170,21 @@ func (r *generation) take(c *choice, events []wire.Event) ([]delta, error) {
 			c.thought.WriteString(e.Text)
 			out = append(out, delta{thought: e.Text})
 		case wire.CallStart:
+			if r.search && e.Name == prefix.SearchTool {
+				if len(c.calls) > 0 {
+					// The client's calls come first; the model can search when it
+					// has their results.
+					c.over, c.end = true, e.Offset
+					return out, nil
+				}
+				c.search = &toolCall{name: e.Name}
+				continue
+			}
 			if _, ok := r.tools[e.Name]; !ok {
-				return out, &misfit{message: fmt.Sprintf("the model called %q, which it was not offered", e.Name)}
+				return out, &misfit{message: fmt.Sprintf("the model called %q, which it was not offered", cutText(e.Name, 100))}
+			}
+			if r.single && len(c.calls) > 0 {
+				return out, &misfit{message: fmt.Sprintf("the model made a second call, of %s, although parallel_tool_calls is false", e.Name)}
 			}
 			k := &toolCall{id: r.newID(), name: e.Name}
 			c.calls = append(c.calls, k)
@@ -153,7 +200,7 @@ func (r *generation) take(c *choice, events []wire.Event) ([]delta, error) {
 			k := c.calls[len(c.calls)-1]
 			if checked := r.tools[k.name]; checked != nil {
 				if err := checked.Check([]byte(k.arguments.String())); err != nil {
-					return out, &misfit{message: fmt.Sprintf("arguments of %s don't fit its schema: %v", k.name, err), detail: err}
+					return out, &misfit{message: fmt.Sprintf("arguments of %s don't fit its schema: %v", k.name, err), tool: k.name, detail: err}
 				}
 			}
 			if !k.syntax.Done() {
@@ -165,6 +212,29 @@ func (r *generation) take(c *choice, events []wire.Event) ([]delta, error) {
 		}
 	}
 	return out, nil
+}
+
+// takeSearch follows the model's search. What the model says behind it is passed
+// over: it has not seen the answer yet.
+func (r *generation) takeSearch(c *choice, e wire.Event) error {
+	k := c.search
+	switch e.Kind {
+	case wire.Arguments:
+		if n, err := k.syntax.Feed([]byte(e.Text)); err != nil {
+			return &misfit{message: fmt.Sprintf("arguments of %s are no JSON object at byte %d", k.name, k.arguments.Len()+n), detail: err}
+		}
+		k.arguments.WriteString(e.Text)
+	case wire.CallEnd:
+		if checked := r.tools[k.name]; checked != nil {
+			if err := checked.Check([]byte(k.arguments.String())); err != nil {
+				return &misfit{message: fmt.Sprintf("arguments of %s don't fit its schema: %v", k.name, err), tool: k.name, detail: err}
+			}
+		}
+		k.complete, c.over, c.end = true, true, e.Offset
+	case wire.Malformed:
+		return &misfit{message: "malformed tool call: " + e.Text}
+	}
+	return nil
 }
 
 // upstreamEvent is an error that the engine reported inside its stream.
@@ -187,11 +257,19 @@ func (r *generation) chunk(data []byte, includeUsage bool) ([][]byte, error) {
 	}
 	v, _ := o.Get("choices")
 	elements := openai.Elements(v)
+	again := r.earlier != nil && r.earlier.rounds > 0
+	if again {
+		o.Set("id", r.earlier.id)
+		o.Set("created", r.earlier.created)
+	}
 	if len(elements) == 0 {
-		if includeUsage {
-			return [][]byte{slices.Clone(data)}, nil
+		if !includeUsage || len(r.choices) > 0 && r.choices[0].search != nil {
+			return nil, nil
 		}
-		return nil, nil
+		if again && r.usage != nil {
+			o.Set("usage", r.earlier.total(r.usage))
+		}
+		return [][]byte{slices.Clone(o.Bytes())}, nil
 	}
 	r.head = o
 	if !includeUsage {
@@ -235,6 +313,9 @@ func (r *generation) choiceChunk(head *openai.Object, v openai.Value) ([][]byte,
 		return nil, errors.New("the engine parsed tool calls although it was sent no tools")
 	}
 	do.Delete("tool_calls")
+	if r.earlier != nil && r.earlier.rounds > 0 {
+		do.Delete("role") // the client has it
+	}
 	for _, key := range []string{"reasoning_content", "reasoning"} {
 		if s := text(do, key); s != "" {
 			c.reasoning.WriteString(s)
@@ -265,12 +346,13 @@ func (r *generation) choiceChunk(head *openai.Object, v openai.Value) ([][]byte,
 		more, err = r.close(c, finish)
 		deltas = append(deltas, more...)
 	}
-	chunks := r.encode(head, co, do, hasContent, deltas, c.finish, err == nil && finish != "")
+	chunks := r.encode(head, co, do, hasContent, deltas, c.finish, err == nil && finish != "" && c.search == nil)
 	return chunks, err
 }
 
 // encode writes the deltas into copies of the engine's chunk. Members of the
-// engine's choice, such as logprobs, go with the first chunk only.
+// engine's choice, such as logprobs, go with the first chunk only, and also when
+// nothing of the text can be shown yet.
 func (r *generation) encode(head, co, do *openai.Object, hadContent bool, deltas []delta, finish string, finished bool) [][]byte {
 	var out [][]byte
 	emit := func(deltaJSON []byte, last bool) {
@@ -285,7 +367,9 @@ func (r *generation) encode(head, co, do *openai.Object, hadContent bool, deltas
 		array = append(append(append(array, '['), choice...), ']')
 		head.Set("choices", array)
 		out = append(out, slices.Clone(head.Bytes()))
-		co.Delete("logprobs")
+		for _, key := range onceMembers {
+			co.Delete(key)
+		}
 	}
 	first := do
 	for i, d := range deltas {
@@ -320,11 +404,15 @@ func (r *generation) encode(head, co, do *openai.Object, hadContent bool, deltas
 			do.Delete("content")
 		}
 	}
-	if finished || len(do.Members()) > 0 {
+	once := slices.ContainsFunc(onceMembers, func(key string) bool { v, ok := co.Get(key); return ok && v.Kind() != 'n' })
+	if finished || once || len(do.Members()) > 0 {
 		emit(slices.Clone(do.Bytes()), finished)
 	}
 	return out
 }
+
+// onceMembers are those of a choice that speak of the tokens of its chunk.
+var onceMembers = []string{"logprobs", "token_ids"}
 
 // otherMembers says whether a delta carries more than content.
 func otherMembers(do *openai.Object) bool {
@@ -373,16 +461,21 @@ func (r *generation) completion() []byte {
 	}
 	choices := make([]wholeChoice, len(r.choices))
 	for i, c := range r.choices {
-		m := message{Role: "assistant", Reasoning: c.reasoning.String() + c.thought.String()}
-		if s := c.text.String(); s != "" || len(c.calls) == 0 {
+		said := r.said(c)
+		m := message{Role: "assistant", Reasoning: said.Reasoning}
+		if s := said.Text; s != "" || len(c.calls) == 0 {
 			m.Content = &s
 		}
 		for _, k := range c.calls {
 			m.ToolCalls = append(m.ToolCalls, wireCall{k.id, "function", function{k.name, k.arguments.String()}})
 		}
 		choices[i] = wholeChoice{Index: c.index, Message: m, FinishReason: c.finish}
-		if c.logprobs != nil {
-			content := slices.Concat([]byte("["), bytes.Join(c.logprobs, []byte(",")), []byte("]"))
+		logprobs := c.logprobs
+		if r.earlier != nil {
+			logprobs = slices.Concat(r.earlier.logprobs, c.logprobs)
+		}
+		if logprobs != nil {
+			content := slices.Concat([]byte("["), bytes.Join(logprobs, []byte(",")), []byte("]"))
 			choices[i].Logprobs = map[string]json.RawMessage{"content": content}
 		}
 	}
@@ -396,22 +489,33 @@ func (r *generation) completion() []byte {
 	o.Set("object", []byte(`"chat.completion"`))
 	o.Set("choices", bytes.TrimSpace(raw.Bytes()))
 	if r.usage != nil {
-		o.Set("usage", r.usage)
+		usage := r.usage
+		if r.earlier != nil {
+			usage = r.earlier.total(usage)
+		}
+		o.Set("usage", usage)
 	}
 	return o.Bytes()
 }
 
-// raw is all text that the engine generated for the choice.
+// raw is the text that the engine generated for the choice, as far as it counts.
 func (c *choice) raw() string {
 	if c.parser == nil {
 		return c.text.String()
 	}
+	if c.over {
+		return c.parser.Raw()[:c.end]
+	}
 	return c.parser.Raw()
 }
 
-// said is what the client was given for a choice, as it will send it back.
-func (c *choice) said() prefix.Message {
-	m := prefix.Message{Role: "assistant", Text: c.text.String()}
+// said is what the client was given for a choice, as it will send it back: the
+// text of all rounds, and the calls.
+func (r *generation) said(c *choice) prefix.Message {
+	m := prefix.Message{Role: "assistant", Text: c.text.String(), Reasoning: c.reasoning.String() + c.thought.String()}
+	if r.earlier != nil {
+		m.Text, m.Reasoning = r.earlier.text+m.Text, r.earlier.reasoning+m.Reasoning
+	}
 	for _, k := range c.calls {
 		m.Calls = append(m.Calls, prefix.Call{ID: k.id, Name: k.name, Arguments: k.arguments.String()})
 	}

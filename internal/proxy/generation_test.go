@@ -266,3 +266,25 @@ func TestReplyNone(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// TestHeldTextKeepsLogprobs: a chunk whose text can't be shown yet still hands on
+// what it says of its tokens, once.
+func TestHeldTextKeepsLogprobs(t *testing.T) {
+	r := newGeneration(t)
+	all := ""
+	for i, piece := range []string{"a", "<tool", "_x> b", "\n", "<tool_call>\n{\"name\": \"noop\", \"arguments\": {", "}}\n</tool_call>"} {
+		text, _ := json.Marshal(piece)
+		chunks, err := r.chunk(fmt.Appendf(nil, `{"choices":[{"index":0,"delta":{"content":%s},"logprobs":{"content":[{"token":"t%d"}]},"token_ids":[%d],"finish_reason":null}]}`, text, i, i), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range chunks {
+			all += string(c)
+		}
+	}
+	for i := range 6 {
+		if n, m := strings.Count(all, fmt.Sprintf(`"t%d"`, i)), strings.Count(all, fmt.Sprintf(`"token_ids":[%d]`, i)); n != 1 || m != 1 {
+			t.Errorf("chunk %d: logprobs %d times, token ids %d times in %s", i, n, m, all)
+		}
+	}
+}

@@ -8,15 +8,16 @@ import "golang.org/x/sys/unix"
 // connection is broken. Unread bytes before that, of a pipelined request, hide
 // it.
 func hungUp(fd uintptr) bool {
+	n, err := peek(fd)
+	return err != unix.EAGAIN && (err != nil || n == 0)
+}
+
+func peek(fd uintptr) (n int, err error) {
 	var b [1]byte
 	for {
-		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		switch err {
-		case unix.EINTR:
-			continue
-		case unix.EAGAIN:
-			return false
+		n, _, err = unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		if err != unix.EINTR {
+			return n, err
 		}
-		return err != nil || n == 0
 	}
 }

@@ -58,3 +58,25 @@ func validRequestID(id string) bool {
 	}
 	return true
 }
+
+// badHeader returns the name of a header that may not be sent on, or "".
+func badHeader(h http.Header) string {
+	for name, values := range h {
+		for i := range len(name) {
+			if c := name[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+				return name
+			}
+		}
+		for _, v := range values {
+			for i := range len(v) {
+				if c := v[i]; c < ' ' && c != '\t' || c == 0x7f {
+					return name
+				}
+			}
+		}
+		if name == "" {
+			return name
+		}
+	}
+	return ""
+}

@@ -54,22 +54,37 @@ func (r *readiness) check(ctx context.Context, p *Proxy) error {
 }
 
 // askHealth asks the engine's /health, which vLLM, SGLang and llama.cpp have.
-// An engine without it is taken as ready when it answers at all.
+// An engine without it is ready when it lists its models.
 func (p *Proxy) askHealth(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "GET", p.engine.JoinPath("/health").String(), nil)
-	if err != nil {
-		return err
+	status, err := p.askStatus(ctx, "/health")
+	if err == nil && status == http.StatusNotFound {
+		status, err = p.askStatus(ctx, "/v1/models")
+		if err == nil && status >= 400 && status != http.StatusUnauthorized && status != http.StatusForbidden {
+			return fmt.Errorf("neither /health nor /v1/models is there; --engine must name an OpenAI-compatible server")
+		}
 	}
-	resp, err := p.client.RoundTrip(req)
+	if err == nil && status >= 500 {
+		err = fmt.Errorf("GET /health answered %d", status)
+	}
+	return err
+}
+
+// askStatus is the status of a GET.
+func (p *Proxy) askStatus(ctx context.Context, path string) (int, error) {
+	url, err := p.engineURL(path, "")
 	if err != nil {
-		return err
+		return 0, err
+	}
+	resp, err := p.client.do(ctx, &engineRequest{method: "GET", url: url, header: http.Header{}})
+	if err != nil {
+		return 0, err
 	}
 	defer resp.Body.Close()
 	io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16))
-	if resp.StatusCode >= 500 {
-		return fmt.Errorf("GET %s answered %s", req.URL.Path, resp.Status)
-	}
-	return nil
+	return resp.StatusCode, nil
 }
+
+// Ready asks the engine whether it serves; the error says why not.
+func (p *Proxy) Ready(ctx context.Context) error { return p.ready.check(ctx, p) }

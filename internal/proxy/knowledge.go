@@ -70,7 +70,7 @@ func (e *engineState) run(over chan struct{}) {
 	close(over)
 }
 
-// forget drops what is known: the engine could not be reached.
+// forget drops what is known: the engine could not be reached, or hung up.
 func (e *engineState) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -2,8 +2,11 @@ package proxy
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -13,10 +16,12 @@ import (
 
 // observe runs the stages in shadow for a request that is forwarded unchanged:
 // x.sink passes everything on and notes the engine's usage. The caller calls
-// finish when the answer is over.
+// finish when the answer is over, which then waits for no probe: the client's
+// connection waits for finish.
 func (s *stages) observe(x *exchange, rec *Record) (finish func()) {
 	tap := &tapSink{Sink: x.sink}
 	x.sink = tap
+	ctx, answered := context.WithCancel(x.ctx)
 	done := make(chan struct{})
 	var lost *broken
 	go func() {
@@ -33,7 +38,7 @@ func (s *stages) observe(x *exchange, rec *Record) (finish func()) {
 			rec.Reason = err.Error()
 			return
 		}
-		t, err := s.plan(x.ctx, x.req, o, rec)
+		t, err := s.plan(ctx, x.req, o, rec)
 		if err != nil {
 			rec.Mode, rec.Reason = "passthrough", err.Error()
 			return
@@ -42,6 +47,7 @@ func (s *stages) observe(x *exchange, rec *Record) (finish func()) {
 		lost = s.compare(t, tenant(x.req))
 	}()
 	return func() {
+		answered()
 		<-done
 		if usage := tap.usage(); usage != nil {
 			rec.Reported = reported(usage)
@@ -110,37 +116,46 @@ func (s *tapSink) usage() []byte {
 // as the same conversation.
 type prompts struct {
 	// mu guards the fields below.
-	mu   sync.Mutex
-	last map[string]sent
-	keys []string // oldest first
+	mu    sync.Mutex
+	last  map[promptKey]sent
+	keys  []promptKey // oldest first
+	bytes int         // of the texts
 }
+
+// promptKey is the hash of tenant and first user message.
+type promptKey [sha256.Size]byte
 
 type sent struct {
 	text     string
 	messages int
 }
 
-// maxPrompts bounds the conversations remembered, maxPromptBytes one of them.
+// maxPrompts and maxPromptBytes bound the prompts remembered together: a window of
+// 128k tokens is about 600 kB.
 const (
-	maxPrompts     = 256
-	maxPromptBytes = 1 << 20
+	maxPrompts     = 1024
+	maxPromptBytes = 64 << 20
 )
 
-func (p *prompts) swap(key string, now sent) (before sent, ok bool) {
+func (p *prompts) swap(key promptKey, now sent) (before sent, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.last == nil {
-		p.last = map[string]sent{}
+		p.last = map[promptKey]sent{}
 	}
 	before, ok = p.last[key]
-	if !ok {
-		if len(p.keys) >= maxPrompts {
-			delete(p.last, p.keys[0])
-			p.keys = p.keys[1:]
-		}
-		p.keys = append(p.keys, key)
+	if ok {
+		i := slices.Index(p.keys, key)
+		p.keys = slices.Delete(p.keys, i, i+1)
 	}
+	p.keys = append(p.keys, key)
 	p.last[key] = now
+	p.bytes += len(now.text) - len(before.text)
+	for p.bytes > maxPromptBytes || len(p.keys) > maxPrompts {
+		p.bytes -= len(p.last[p.keys[0]].text)
+		delete(p.last, p.keys[0])
+		p.keys = p.keys[1:]
+	}
 	return before, ok
 }
 
@@ -153,7 +168,8 @@ type broken struct {
 // compare renders the client's own prompt and compares it with the turn before.
 func (s *stages) compare(t *turn, tenant string) *broken {
 	f := t.info.Family
-	key := ""
+	var key promptKey
+	keyed := false
 	msgs := make([]wire.Message, len(t.messages))
 	for i := range t.messages {
 		m := &t.messages[i]
@@ -161,8 +177,8 @@ func (s *stages) compare(t *turn, tenant string) *broken {
 		for _, k := range m.Calls {
 			msgs[i].Calls = append(msgs[i].Calls, wire.Call{Name: k.Name, Arguments: k.Arguments})
 		}
-		if key == "" && m.Role == "user" {
-			key = tenant + "\x00" + m.Text
+		if !keyed && m.Role == "user" {
+			key, keyed = sha256.Sum256([]byte(tenant+"\x00"+m.Text)), true
 		}
 	}
 	text := string(f.Render(nil, msgs, rawElements(t.tools), wire.Options{}))

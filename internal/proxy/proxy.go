@@ -2,8 +2,9 @@ package proxy
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
-	"net/http"
+	"math/rand/v2"
 	"net/url"
 	"runtime/debug"
 	"slices"
@@ -28,7 +29,7 @@ func serverError(status int, code, message string) *openai.Error {
 type Proxy struct {
 	cfg     Config
 	engine  *url.URL
-	client  http.RoundTripper
+	client  *engineClient
 	gate    fieldGate
 	metrics *metrics
 	ready   readiness
@@ -56,7 +57,7 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{cfg: cfg, engine: engine, gate: gate, metrics: newMetrics(), live: map[*exchange]struct{}{}, idle: make(chan struct{})}
-	p.client = newClient(&p.cfg)
+	p.client = newEngineClient(&p.cfg)
 	base, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	if p.cfg.Stages.enabled() {
@@ -77,9 +78,7 @@ func (p *Proxy) Close() {
 	if s, ok := p.stages.(*stages); ok {
 		s.engine.wait()
 	}
-	if c, ok := p.client.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
+	p.client.close()
 }
 
 // A route is one path that is served.
@@ -143,9 +142,9 @@ func plainPath(path string) bool {
 // leaves. It never panics: a fault of our own is a 500 or an error event.
 func (p *Proxy) Serve(ctx context.Context, req *Request, sink Sink) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	x := &exchange{p: p, ctx: ctx, cancel: cancel, req: req, sink: sink, start: time.Now(), route: "other"}
+	x := &exchange{p: p, ctx: ctx, cancel: cancel, req: req, sink: sink, start: time.Now(), route: "other", in: len(req.Body)}
 	if x.id = req.Header.Get("X-Request-Id"); !validRequestID(x.id) {
-		x.id = uuid.NewString()
+		x.id = newRequestID()
 	}
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -155,7 +154,6 @@ func (p *Proxy) Serve(ctx context.Context, req *Request, sink Sink) {
 		}
 		x.finish()
 		cancel(nil)
-		x.sent.wait()
 	}()
 
 	r, ok := findRoute(req.Path)
@@ -180,8 +178,23 @@ func (p *Proxy) Serve(ctx context.Context, req *Request, sink Sink) {
 			p.metrics.active.Dec()
 			p.leave(x)
 		}()
+		if e := p.gate.checkHeader(req.Header); e != nil {
+			p.refuse(x, "engine_field", e)
+			return
+		}
 	}
 	r.serve(p, x)
+}
+
+// newRequestID mints a random UUID. It need not be hard to guess, so that it
+// costs no system call.
+func newRequestID() string {
+	var id uuid.UUID
+	binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(id[8:], rand.Uint64())
+	id[6] = id[6]&0x0f | 0x40 // version 4
+	id[8] = id[8]&0x3f | 0x80
+	return id.String()
 }
 
 // refuse answers a request that does not reach the engine.

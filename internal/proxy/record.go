@@ -17,8 +17,8 @@ type Record struct {
 	Model        string    `json:"model"`
 	Conversation string    `json:"conversation,omitempty"` // start of the epoch's key
 	Epoch        string    `json:"epoch,omitempty"`        // why a new epoch was started, at the turn that did
-	Mode         string    `json:"mode"`                   // owned, passthrough or observe
-	Reason       string    `json:"reason,omitempty"`       // why a request was passed through
+	Mode         string    `json:"mode"`                   // owned, passthrough, observe or refused
+	Reason       string    `json:"reason,omitempty"`       // why a request was passed through, or what is doubtful about its mode
 	Stream       bool      `json:"stream"`
 
 	Messages   int  `json:"messages"`
@@ -33,7 +33,8 @@ type Record struct {
 	FrontTokens    int      `json:"front_tokens"` // of these, in the front block
 	Added          []Chosen `json:"added,omitempty"`
 	AddedTokens    int      `json:"added_tokens"`
-	Dropped        []string `json:"dropped,omitempty"` // found but not added, and why
+	Searches       []Search `json:"searches,omitempty"` // of the model, answered within the request
+	Dropped        []string `json:"dropped,omitempty"`  // found but not added, and why
 
 	Constraint string   `json:"constraint"`        // structural tag, checked, none or off
 	Checked    []string `json:"checked,omitempty"` // tools whose arguments the tag can't hold exactly, and why
@@ -92,6 +93,7 @@ type Report struct {
 	Owned       int            `json:"owned"`
 	Observed    int            `json:"observed"`
 	Passed      int            `json:"passed_through"`
+	Refused     int            `json:"refused"`
 	PassReasons map[string]int `json:"pass_reasons"`
 	// AllToolsTokens and ShownTokens compare, over owned and observed turns, the
 	// schema tokens of showing every tool with those that were or would have been
@@ -104,6 +106,7 @@ type Report struct {
 	ObservationKept   int            `json:"observation_kept"`
 	PromptTokens      int            `json:"prompt_tokens"` // as the engine reported them
 	CachedTokens      int            `json:"cached_tokens"`
+	CachedUnknown     int            `json:"requests_without_cached_tokens"` // the engine does not tell
 	ExpectedCached    int            `json:"expected_cached_tokens"`
 	Epochs            int            `json:"epochs"`
 	Fallbacks         map[string]int `json:"fallbacks"`
@@ -146,11 +149,13 @@ func (r *records) add(rec Record) {
 		s.Owned++
 	case "observe":
 		s.Observed++
+	case "refused":
+		s.Refused++
 	default:
 		s.Passed++
 		tally(s.PassReasons, rec.Reason)
 	}
-	if rec.Mode != "passthrough" {
+	if rec.Mode == "owned" || rec.Mode == "observe" {
 		s.AllToolsTokens += rec.AllToolsTokens
 		s.ShownTokens += rec.ShownTokens
 		s.SavedTokens = s.AllToolsTokens - s.ShownTokens
@@ -163,6 +168,9 @@ func (r *records) add(rec Record) {
 	if rec.Reported != nil {
 		s.PromptTokens += rec.Reported.Prompt
 		s.CachedTokens += max(rec.Reported.Cached, 0)
+		if rec.Reported.Cached < 0 {
+			s.CachedUnknown++
+		}
 	}
 	if rec.Epoch != "" {
 		s.Epochs++
@@ -220,8 +228,15 @@ func (r *records) broken(where string, tokens int) {
 	r.sum.PrefixLost += tokens
 }
 
+// maxRecordText bounds the texts of a record that may repeat what a client wrote,
+// in bytes.
+const maxRecordText = 300
+
 // note keeps a record, and counts it.
 func (s *stages) note(rec *Record) {
+	for _, text := range []*string{&rec.Model, &rec.Reason, &rec.Fallback, &rec.Epoch} {
+		*text = cutText(*text, maxRecordText)
+	}
 	s.records.add(*rec)
 	s.metrics.count(rec)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"strings"
 	"time"
@@ -19,10 +18,11 @@ import (
 func (p *Proxy) relay(x *exchange, resp *http.Response, done bool) {
 	defer resp.Body.Close()
 	x.within(p.cfg.StallTimeout, errStalled)
-	defer func() { x.clock.Stop() }()
+	defer x.clock.Stop()
 	header := make(http.Header, len(resp.Header)+1)
 	endToEnd(header, resp.Header, ownReply)
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	media = strings.ToLower(strings.TrimSpace(media))
 	switch {
 	case resp.StatusCode >= 300 && resp.StatusCode < 400:
 		x.engineFault(serverError(502, "engine_redirect", "The engine answered with a redirect; --engine must name its final address."))
@@ -42,9 +42,15 @@ func (x *exchange) engineFault(e *openai.Error) {
 	x.fail(e.Code, e)
 }
 
-// within starts the clock that ends the exchange with cause.
+// within starts the clock that ends the exchange with cause, instead of what
+// it was last started for.
 func (x *exchange) within(d time.Duration, cause error) {
-	x.clock = time.AfterFunc(d, func() { x.cancel(cause) })
+	x.late.Store(&cause)
+	if x.clock == nil {
+		x.clock = time.AfterFunc(d, func() { x.cancel(*x.late.Load()) })
+	} else {
+		x.clock.Reset(d)
+	}
 }
 
 // alive restarts that clock: a piece of the reply came.
@@ -57,6 +63,9 @@ var doneData = []byte("[DONE]")
 func (p *Proxy) relayStream(x *exchange, resp *http.Response, header http.Header, needDone bool) {
 	p.metrics.streams.Inc()
 	defer p.metrics.streams.Dec()
+	if b, ok := resp.Body.(*replyBody); ok && b.sent.read() {
+		x.releaseBody()
+	}
 	events := openai.NewReader(resp.Body, p.cfg.MaxEvent)
 	done := false
 	for {

@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/toolsidecar/sidecar/grammar"
 	"github.com/toolsidecar/sidecar/internal/openai"
+	"github.com/toolsidecar/sidecar/models/wire"
 	"github.com/toolsidecar/sidecar/prefix"
 )
 
@@ -23,7 +25,9 @@ type chat struct {
 	allowed      []string // names of tool_choice "allowed_tools"; nil for all
 	stream       bool
 	includeUsage bool
-	format       []byte // the client's response_format unless it is plain text
+	choices      int            // n; 1 when absent
+	most         map[string]int // max_tokens and max_completion_tokens, where the client set them
+	format       []byte         // the client's response_format unless it is plain text
 }
 
 // unstaged says that a request is forwarded unchanged, and why.
@@ -44,11 +48,23 @@ func readChat(o *openai.Object) (*chat, error) {
 			return nil, &unstaged{"legacy field " + legacy}
 		}
 	}
+	if v, ok := o.Get("continue_final_message"); ok {
+		if open, _ := v.Bool(); open {
+			return nil, &unstaged{"continue_final_message: the last message is no turn yet"}
+		}
+	}
 	if v, ok := o.Get("model"); ok {
 		c.model, _ = v.String()
 	}
 	if v, ok := o.Get("stream"); ok {
 		c.stream, _ = v.Bool()
+	}
+	c.choices = integer(o, "n", 1)
+	c.most = map[string]int{}
+	for _, key := range []string{"max_tokens", "max_completion_tokens"} {
+		if n := integer(o, key, -1); n >= 0 {
+			c.most[key] = n
+		}
 	}
 	if v, ok := o.Get("stream_options"); ok {
 		if opts, ok := openai.ObjectOf(v); ok {
@@ -100,7 +116,7 @@ func (c *chat) readFormat(o *openai.Object) error {
 	case "json_object", "json_schema":
 		c.format = v.Raw
 	default:
-		return &unstaged{fmt.Sprintf("response_format of type %q is the client's own constraint", kind)}
+		return &unstaged{fmt.Sprintf("response_format of type %q is the client's own constraint", cutText(kind, 100))}
 	}
 	return nil
 }
@@ -116,7 +132,7 @@ func (c *chat) readChoice(o *openai.Object) error {
 			c.choice.Mode = mode
 			return nil
 		}
-		return badRequest("tool_choice", "tool_choice %q is none of auto, required, none, or an object that names a function", s)
+		return badRequest("tool_choice", "tool_choice %q is none of auto, required, none, or an object that names a function", cutText(s, 100))
 	}
 	obj, ok := openai.ObjectOf(v)
 	if !ok {
@@ -158,7 +174,7 @@ func (c *chat) readChoice(o *openai.Object) error {
 		}
 		return nil
 	}
-	return &unstaged{fmt.Sprintf("tool_choice of type %q", kind)}
+	return &unstaged{fmt.Sprintf("tool_choice of type %q", cutText(kind, 100))}
 }
 
 // text is the string member of an object, "" when absent or of another type.
@@ -208,7 +224,7 @@ func readMessage(v openai.Value, i int) (prefix.Message, error) {
 	case "":
 		return m, badRequest(param+".role", "%s has no role", param)
 	default:
-		return m, &unstaged{fmt.Sprintf("%s has role %q", param, m.Role)}
+		return m, &unstaged{fmt.Sprintf("%s has role %q", param, cutText(m.Role, 100))}
 	}
 	if m.Role == "tool" && m.CallID == "" {
 		return m, badRequest(param+".tool_call_id", "%s has role tool but no tool_call_id", param)
@@ -244,12 +260,26 @@ func readMessage(v openai.Value, i int) (prefix.Message, error) {
 		if !ok {
 			return m, badRequest(fmt.Sprintf("%s.tool_calls[%d]", param, j), "a tool call must be an object")
 		}
+		param := fmt.Sprintf("%s.tool_calls[%d]", param, j)
+		if kind := text(call, "type"); kind != "" && kind != "function" {
+			return m, &unstaged{fmt.Sprintf("%s is of type %q", param, cutText(kind, 100))}
+		}
 		f, _ := call.Get("function")
 		fo, ok := openai.ObjectOf(f)
 		if !ok || text(fo, "name") == "" {
-			return m, badRequest(fmt.Sprintf("%s.tool_calls[%d].function", param, j), "a tool call needs function.name and function.arguments")
+			return m, badRequest(param+".function", "a tool call needs function.name and function.arguments")
 		}
-		m.Calls = append(m.Calls, prefix.Call{ID: text(call, "id"), Name: text(fo, "name"), Arguments: text(fo, "arguments")})
+		k := prefix.Call{ID: text(call, "id"), Name: text(fo, "name")}
+		switch arguments, _ := fo.Get("arguments"); arguments.Kind() {
+		case '"':
+			k.Arguments, _ = arguments.String()
+		case '{': // some clients send the object itself, and engines take it
+			k.Arguments = string(arguments.Raw)
+		case 0, 'n':
+		default:
+			return m, badRequest(param+".function.arguments", "%s.function.arguments must be a string of JSON", param)
+		}
+		m.Calls = append(m.Calls, k)
 	}
 	if len(m.Calls) > 0 && m.Opaque != nil {
 		return m, &unstaged{param + " has calls beside content that is not text"}
@@ -269,4 +299,50 @@ func textParts(v openai.Value) (string, bool) {
 		parts = append(parts, text(o, "text"))
 	}
 	return strings.Join(parts, "\n"), true
+}
+
+// neutral is a client's message in which no text spells a control token of the
+// family: see [wire.Family.Neutral]. Every other byte stays.
+func neutral(f *wire.Family, v openai.Value) []byte {
+	if bytes.IndexByte(v.Raw, '<') < 0 && !bytes.Contains(v.Raw, []byte(`\u`)) {
+		return v.Raw
+	}
+	o, ok := openai.ObjectOf(v)
+	if !ok {
+		return v.Raw
+	}
+	for _, key := range []string{"content", "reasoning_content", "reasoning"} {
+		m, _ := o.Get(key)
+		switch m.Kind() {
+		case '"':
+			neutralMember(f, o, key)
+		case '[':
+			parts, changed := []byte{'['}, false
+			for i, e := range openai.Elements(m) {
+				if i > 0 {
+					parts = append(parts, ',')
+				}
+				if part, ok := openai.ObjectOf(e); ok && neutralMember(f, part, "text") {
+					parts, changed = append(parts, part.Bytes()...), true
+					continue
+				}
+				parts = append(parts, e.Raw...)
+			}
+			if changed {
+				o.Set(key, append(parts, ']'))
+			}
+		}
+	}
+	return o.Bytes()
+}
+
+// neutralMember does it to one string of an object and says whether it changed.
+func neutralMember(f *wire.Family, o *openai.Object, key string) bool {
+	s := text(o, key)
+	n := f.Neutral(s)
+	if n == s {
+		return false
+	}
+	o.Set(key, openai.AppendString(nil, n))
+	return true
 }

@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -34,6 +36,7 @@ func NewServer(p *Proxy) *Server {
 		ReadBufferSize:            p.cfg.MaxHeader,
 		ReadTimeout:               p.cfg.HeaderTimeout,
 		IdleTimeout:               p.cfg.IdleTimeout,
+		ReduceMemoryUsage:         true, // no read buffer while a reply goes out, no body once it is released
 		ErrorHandler:              s.serverError,
 	})
 	s.app.Server().HeaderReceived = func(*fasthttp.RequestHeader) fasthttp.RequestConfig {
@@ -42,6 +45,15 @@ func NewServer(p *Proxy) *Server {
 	s.app.Server().CloseOnShutdown = true
 	s.app.Server().MaxIdleWorkerDuration = 2 * time.Second // rather than 10: a burst's goroutines end soon
 	s.app.Use(s.handle)
+	routed := s.app.Handler()
+	s.app.Server().Handler = func(fc *fasthttp.RequestCtx) {
+		// Fiber answers a method that it does not know by itself, in plain text.
+		if slices.Contains(fiber.DefaultMethods, string(fc.Method())) {
+			routed(fc)
+		} else {
+			s.serve(fc)
+		}
+	}
 	return s
 }
 
@@ -103,26 +115,33 @@ func (p *Proxy) adapterError(status int) *openai.Error {
 	return e
 }
 
-// handle runs the core in a goroutine of its own until status and header are
-// known. fasthttp writes them and then reads the body from the pipe, whose
-// Close, called in every case, ends core and watcher before the next request
-// of the connection is read.
 func (s *Server) handle(c *fiber.Ctx) error {
-	fc := c.Context()
+	s.serve(c.Context())
+	return nil
+}
+
+// serve runs the core in a goroutine of its own until status and header are
+// known, and watches the client meanwhile. fasthttp writes them and then reads
+// the body from the pipe, whose Close, called in every case, ends core and
+// watcher before the next request of the connection is read.
+func (s *Server) serve(fc *fasthttp.RequestCtx) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	pipe := &pipe{cancel: cancel, ready: make(chan struct{}), done: make(chan struct{})}
+	pipe := &pipe{cancel: cancel, done: make(chan struct{})}
 	pipe.data.L = &pipe.mu
 	pipe.room.L = &pipe.mu
-	if conn, ok := fc.Conn().(*clientConn); ok {
-		pipe.watcher = watch(conn, pipe.clientGone)
-	}
+	pipe.ready.init(fc.Conn())
 	req := requestOf(fc)
+	if s.p.stages != nil {
+		// What the stages remember of a request may be part of its body.
+		req.Body, req.Release = bytes.Clone(req.Body), nil
+		fc.Request.ResetBody()
+	}
 	go func() {
 		defer close(pipe.done)
 		s.p.Serve(ctx, req, pipe)
 		pipe.end()
 	}()
-	<-pipe.ready
+	pipe.ready.wait(pipe.clientGone)
 
 	resp := &fc.Response
 	resp.SetStatusCode(pipe.status)
@@ -137,27 +156,47 @@ func (s *Server) handle(c *fiber.Ctx) error {
 	if pipe.whole {
 		pipe.Close()
 		resp.SetBodyRaw(pipe.buf)
-		return nil
+		return
 	}
-	resp.ImmediateHeaderFlush = true
+	if conn := pipe.ready.conn; conn != nil {
+		pipe.watcher = watch(conn, pipe.clientGone)
+	}
+	resp.ImmediateHeaderFlush = !pipe.hasData() // else they leave together
 	resp.SetBodyStream(pipe, -1)
-	return nil
 }
 
 // requestOf is the core's view of a request. The body is fasthttp's own, which
-// lives until the reply has been written.
+// lives until it is released or the reply has been written, and is then
+// another request's.
 func requestOf(fc *fasthttp.RequestCtx) *Request {
 	uri := fc.Request.URI()
 	req := &Request{
 		Method:   string(fc.Method()),
 		Path:     string(uri.PathOriginal()),
 		RawQuery: string(uri.QueryString()),
-		Header:   make(http.Header, 16),
 		Body:     fc.Request.Body(),
+		Release:  fc.Request.ResetBody,
 	}
+	// All names and values are parts of one string, all lists of one slice.
+	var text []byte
+	n := 0
 	for key, value := range fc.Request.Header.All() {
-		k := http.CanonicalHeaderKey(string(key))
-		req.Header[k] = append(req.Header[k], string(value))
+		text = append(append(text, key...), value...)
+		n++
+	}
+	rest := string(text)
+	lists := make([]string, n)
+	req.Header = make(http.Header, n)
+	for key, value := range fc.Request.Header.All() {
+		k := http.CanonicalHeaderKey(rest[:len(key)])
+		lists[0] = rest[len(key) : len(key)+len(value)]
+		rest = rest[len(key)+len(value):]
+		if have := req.Header[k]; have != nil {
+			req.Header[k] = append(have, lists[0])
+		} else {
+			req.Header[k] = lists[:1:1]
+		}
+		lists = lists[1:]
 	}
 	return req
 }
@@ -170,8 +209,8 @@ const pipeSize = 64 << 10
 // fasthttp has not yet taken.
 type pipe struct {
 	cancel  context.CancelCauseFunc
-	watcher *watcher
-	ready   chan struct{} // closed when status, header and, of a whole reply, body are known
+	watcher *watcher      // of a stream
+	ready   gate          // opened when status, header and, of a whole reply, body are known
 	done    chan struct{} // closed when the core has returned
 
 	status int
@@ -192,7 +231,7 @@ var errPipeClosed = errors.New("the client's connection is closed")
 func (p *pipe) Start(status int, h http.Header) error {
 	p.status, p.header = status, h
 	if p.whole = h.Get("Content-Length") != ""; !p.whole {
-		close(p.ready)
+		p.ready.open()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,7 +265,7 @@ func (p *pipe) end() {
 		p.status, p.header, p.whole = 499, http.Header{"Connection": {"close"}}, true
 	}
 	if p.whole {
-		close(p.ready)
+		p.ready.open()
 	}
 }
 
@@ -237,6 +276,12 @@ func (p *pipe) clientGone() {
 	p.data.Signal()
 	p.room.Signal()
 	p.mu.Unlock()
+}
+
+func (p *pipe) hasData() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.buf) > p.off
 }
 
 // Read is called by fasthttp, which sends and flushes what it returns.

@@ -5,11 +5,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,9 +17,7 @@ import (
 	"github.com/toolsidecar/sidecar/internal/openai"
 	"github.com/toolsidecar/sidecar/internal/store"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
-	"github.com/toolsidecar/sidecar/models/wire"
 	"github.com/toolsidecar/sidecar/prefix"
-	"github.com/toolsidecar/sidecar/retrieval"
 	"github.com/toolsidecar/sidecar/tokenbudget"
 )
 
@@ -35,7 +31,8 @@ type StageConfig struct {
 
 	Catalog  *catalog.Catalog // tools of the server; nil for none
 	Pins     []string         // names always in the front block
-	TopK     int              // most tools that one turn adds
+	TopK     int              // most tools that one turn, or one search of the model, adds
+	Rounds   int              // searches of the model answered within one request; 0 for none
 	Tokens   int              // schema tokens of the front block and of what one turn adds, together
 	MaxLate  int              // schema tokens of all late blocks of a conversation, before a new epoch
 	World    grammar.World
@@ -61,6 +58,7 @@ func (c *StageConfig) setDefaults() {
 // a turn carries, 6,000 for all late tools still in the context together.
 const (
 	DefaultTopK    = 4
+	DefaultRounds  = 3
 	DefaultTokens  = 1200
 	DefaultMaxLate = 6000
 	DefaultLedger  = 256 << 20
@@ -100,7 +98,7 @@ func newStages(base context.Context, p *Proxy) (*stages, error) {
 	if cfg.Catalog != nil {
 		s.allTokens(cfg.Catalog) // counted once here, not by the first request
 	}
-	prober := &engine.Prober{Client: &http.Client{Transport: p.client}, Base: p.engine.String(), Key: p.cfg.EngineAPIKey, Family: cfg.Family, Tokenizer: cfg.Counter}
+	prober := &engine.Prober{Client: &http.Client{Transport: p.client.transport}, Base: p.engine.String(), Key: p.cfg.EngineAPIKey, Family: cfg.Family, Tokenizer: cfg.Counter}
 	s.engine = &engineState{probe: prober.Probe, base: base}
 	return s, nil
 }
@@ -109,7 +107,8 @@ func newStages(base context.Context, p *Proxy) (*stages, error) {
 type forgetful struct{}
 
 func (forgetful) Get(prefix.Key) (*prefix.Entry, bool) { return nil, false }
-func (forgetful) Put(prefix.Key, *prefix.Entry)        {}
+
+func (forgetful) Put(prefix.Key, *prefix.Entry) {}
 
 // enabled says whether any stage would look at a chat request.
 func (c *StageConfig) enabled() bool {
@@ -127,11 +126,11 @@ type turn struct {
 	emitted grammar.Emission
 	body    []byte
 	record  *Record
-}
 
-// allows says whether tool_choice lets the model call a tool, beside its mode.
-func (t *turn) allows(name string) bool {
-	return t.allowed == nil || slices.Contains(t.allowed, name)
+	refused   bool // the engine refused a constraint of this request
+	rounds    int  // searches of the model that may still be answered
+	canSearch bool // tool_search is among offered, and is the sidecar's
+	earlier   carried
 }
 
 // plan decides everything about a request before it is sent. It returns
@@ -173,7 +172,11 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 		return nil, &unstaged{info.FamilyReason}
 	}
 	t := &turn{chat: c, info: info, set: set, record: rec}
-	rec.Mode, rec.Reason = "owned", ""
+	if c.choices <= 1 {
+		t.rounds = s.cfg.Rounds
+	}
+	rec.TokensExact = info.TokenizerExact
+	rec.Mode, rec.Reason = "owned", info.FamilyReason // of a family that was named and doesn't render alike
 	if err := s.converse(t, req); err != nil {
 		return nil, err
 	}
@@ -243,506 +246,3 @@ func (s *stages) converse(t *turn, req *Request) error {
 
 // tenant is the client's API key; without keys there is one tenant.
 func tenant(req *Request) string { return req.Header.Get("Authorization") }
-
-// late counts the schema tokens of all late blocks.
-func (s *stages) late(t *turn) int {
-	n := 0
-	for i := range t.conv.Len() {
-		if b := t.conv.Late(i); b != nil {
-			n += s.tokens(t.set, b.Tools)
-		}
-	}
-	return n
-}
-
-func (s *stages) tokens(set *catalog.Catalog, shown []prefix.Shown) int {
-	n := 0
-	for _, tool := range shown {
-		if i, ok := set.Index().Lookup(tool.Name); ok {
-			n += set.Costs(s.cfg.Counter.Name()).Of(set.Index(), i, s.cfg.Counter.Count)
-			continue
-		}
-		n += s.cfg.Counter.Count(tool.JSON)
-	}
-	return n
-}
-
-// front decides the front block: all tools when they fit or nothing is
-// retrieved, else the pins and a directory of what else exists.
-func (s *stages) front(t *turn) *prefix.Block {
-	ix := t.set.Index()
-	all := s.allTokens(t.set)
-	if !s.cfg.Retrieval || all <= s.cfg.Tokens {
-		b := &prefix.Block{}
-		for i := range ix.Len() {
-			b.Tools = append(b.Tools, shown(ix.Tool(i)))
-		}
-		return b
-	}
-	b := &prefix.Block{Directory: directory(ix, s.cfg.Counter.Count)}
-	for _, pin := range s.cfg.Pins {
-		if i, ok := ix.Lookup(pin); ok {
-			b.Tools = append(b.Tools, shown(ix.Tool(i)))
-		}
-	}
-	return b
-}
-
-// allTokens is the price of showing every tool.
-func (s *stages) allTokens(set *catalog.Catalog) int {
-	n := 0
-	for i := range set.Index().Len() {
-		n += set.Costs(s.cfg.Counter.Name()).Of(set.Index(), i, s.cfg.Counter.Count)
-	}
-	return n
-}
-
-func shown(t *retrieval.Tool) prefix.Shown {
-	return prefix.Shown{Name: t.Name, JSON: string(t.Raw)}
-}
-
-// directoryTokens bounds the directory of the front block.
-const directoryTokens = 400
-
-// directory names what exists beyond the front block: the tools by name while
-// they fit, else the servers with their sizes, else only the count.
-func directory(ix *retrieval.Index, count func(string) int) string {
-	names := make([]string, ix.Len())
-	servers := map[string]int{}
-	for i := range names {
-		t := ix.Tool(i)
-		names[i] = t.Name
-		servers[t.Origin()]++
-	}
-	slices.Sort(names)
-	head := fmt.Sprintf("%d more tools exist. The ones that fit the task are added to the conversation as it goes; call only tools whose signature you have seen.", len(names))
-	if text := head + " By name: " + strings.Join(names, ", "); count(text) <= directoryTokens {
-		return text
-	}
-	delete(servers, "")
-	list := make([]string, 0, len(servers))
-	for name, n := range servers {
-		list = append(list, fmt.Sprintf("%s (%d)", name, n))
-	}
-	slices.Sort(list)
-	if text := head + " By server: " + strings.Join(list, ", "); len(list) > 1 && count(text) <= directoryTokens {
-		return text
-	}
-	return head
-}
-
-// shape bounds every tool result that has no decision yet.
-func (s *stages) shape(t *turn) {
-	for i := range t.conv.Len() {
-		m := t.conv.Message(i)
-		if m.Role != "tool" || m.Opaque != nil || t.conv.Decided(i) {
-			continue
-		}
-		shaped := tokenbudget.Shape(m.Text, s.cfg.Budget, s.cfg.Counter.Count)
-		t.conv.Decide(i, shaped.Text, shaped.Cut, nil)
-		if shaped.Cut {
-			t.record.Shaped = append(t.record.Shaped, Shaped{Message: t.order[i], Tokens: shaped.OriginalTokens, Kept: shaped.KeptTokens})
-		}
-	}
-}
-
-// retrieve adds the tools that this turn needs and does not see yet. Nothing is
-// added when the last message was decided before: the request is a retry.
-func (s *stages) retrieve(t *turn) error {
-	ix := t.set.Index()
-	visible := map[string]bool{}
-	for _, tool := range t.conv.Shown() {
-		visible[tool.Name] = true
-	}
-	t.record.AllTools, t.record.AllToolsTokens = ix.Len(), s.allTokens(t.set)
-	if t.choice.Mode == grammar.Named {
-		if _, ok := ix.Lookup(t.choice.Name); !ok {
-			return badRequest("tool_choice", "tool_choice names %q, which is not among the tools", t.choice.Name)
-		}
-	}
-	last := t.conv.Len() - 1
-	if block := t.conv.Late(last); block != nil {
-		t.record.Retry = true
-		for _, tool := range block.Tools {
-			t.record.Added = append(t.record.Added, Chosen{Name: tool.Name, Tokens: s.tokens(t.set, []prefix.Shown{tool}), Why: "recorded"})
-		}
-		s.count(t)
-		return nil
-	}
-	// Names that must be callable whatever they cost: the one asked for, and
-	// those called in history, which a lost ledger may have hidden.
-	var always, called []string
-	for i := range t.messages {
-		for _, k := range t.messages[i].Calls {
-			called = append(called, k.Name)
-			if !visible[k.Name] && !slices.Contains(always, k.Name) {
-				always = append(always, k.Name)
-			}
-		}
-	}
-	if t.choice.Mode == grammar.Named && !visible[t.choice.Name] && !slices.Contains(always, t.choice.Name) {
-		always = append(always, t.choice.Name)
-	}
-	for _, name := range t.allowed {
-		if !visible[name] && !slices.Contains(always, name) && len(t.allowed) <= s.cfg.TopK {
-			always = append(always, name)
-		}
-	}
-	q := ix.Segment(s.segment(t))
-	q.Called = called
-	var hits []retrieval.Hit
-	if s.cfg.Retrieval && t.choice.Mode != grammar.None && t.messages[last].Role == "user" {
-		q.Explain = true
-		hits = ix.Search(q, 4*s.cfg.TopK+len(visible))
-		hits = slices.DeleteFunc(hits, func(h retrieval.Hit) bool { return !t.allows(ix.Tool(h.Tool).Name) })
-	}
-	needed := t.choice.Mode == grammar.Required && !slices.ContainsFunc(t.conv.Shown(), func(tool prefix.Shown) bool { return t.allows(tool.Name) })
-	if needed && len(hits) == 0 {
-		// A call is demanded and the words point nowhere: the tools in the order
-		// in which they were given.
-		for i := range ix.Len() {
-			if len(hits) < s.cfg.TopK && t.allows(ix.Tool(i).Name) {
-				hits = append(hits, retrieval.Hit{Tool: i, Score: 1})
-			}
-		}
-	}
-	front := t.conv.Front()
-	budget := s.cfg.Tokens - s.tokens(t.set, front.Tools) - s.cfg.Counter.Count(front.Directory)
-	choose := func(always []string) retrieval.Selection {
-		return retrieval.Select(ix, hits, retrieval.SelectConfig{
-			Tools: s.cfg.TopK, Tokens: max(budget, 1), Always: always, Costs: t.set.Costs(s.cfg.Counter.Name()),
-			Shown: func(name string) bool { return visible[name] },
-		}, s.cfg.Counter.Count)
-	}
-	sel := choose(always)
-	if needed && len(sel.Tools) == 0 && len(hits) > 0 { // none fits the budget
-		sel = choose([]string{ix.Tool(hits[0].Tool).Name})
-	}
-	if len(sel.Tools) > 0 {
-		block := &prefix.Block{Query: searchText(q, sel, ix)}
-		for _, i := range sel.Tools {
-			block.Tools = append(block.Tools, shown(ix.Tool(i)))
-		}
-		t.conv.Decide(last, t.conv.Text(last), t.conv.Replaced(last), block)
-	} else if !t.conv.Decided(last) {
-		t.conv.Decide(last, "", false, nil)
-	}
-	s.explain(t, sel, hits)
-	s.count(t)
-	return nil
-}
-
-// segment is the conversation as retrieval reads it.
-func (s *stages) segment(t *turn) []retrieval.Message {
-	msgs := make([]retrieval.Message, len(t.messages))
-	for i := range t.messages {
-		m := &t.messages[i]
-		msgs[i] = retrieval.Message{Role: m.Role, Text: m.Text}
-		for _, k := range m.Calls {
-			msgs[i].Calls = append(msgs[i].Calls, k.Name)
-		}
-	}
-	return msgs
-}
-
-// maxQuery bounds the query text of a late block in bytes: it stands in the
-// prompt, and the user's own words stand right above it.
-const maxQuery = 120
-
-// searchText is the query that a late block claims to answer: the user's words,
-// cut at a space.
-func searchText(q retrieval.Query, sel retrieval.Selection, ix *retrieval.Index) string {
-	if len(q.Parts) == 0 {
-		names := make([]string, len(sel.Tools))
-		for i, tool := range sel.Tools {
-			names[i] = ix.Tool(tool).Name
-		}
-		return "select:" + strings.Join(names, ",")
-	}
-	text := strings.Join(strings.Fields(q.Parts[0].Text), " ")
-	if len(text) <= maxQuery {
-		return text
-	}
-	text = strings.ToValidUTF8(text[:maxQuery], "")
-	if i := strings.LastIndexByte(text, ' '); i > 0 {
-		text = text[:i]
-	}
-	return text
-}
-
-// explain puts the choice into the record.
-func (s *stages) explain(t *turn, sel retrieval.Selection, hits []retrieval.Hit) {
-	ix := t.set.Index()
-	for _, i := range sel.Tools {
-		c := Chosen{Name: ix.Tool(i).Name, Tokens: t.set.Costs(s.cfg.Counter.Name()).Of(ix, i, s.cfg.Counter.Count), Why: "must be callable"}
-		for _, h := range hits {
-			if h.Tool == i {
-				c.Score, c.Why = h.Score, why(h)
-			}
-		}
-		t.record.Added = append(t.record.Added, c)
-		t.record.AddedTokens += c.Tokens
-	}
-	for _, d := range sel.Dropped {
-		if d.Why != retrieval.DropShown {
-			t.record.Dropped = append(t.record.Dropped, ix.Tool(d.Tool).Name+": "+d.Why.String())
-		}
-	}
-}
-
-// why is a hit's reasons in a few words, the weightiest first.
-func why(h retrieval.Hit) string {
-	reasons := slices.Clone(h.Why)
-	slices.SortStableFunc(reasons, func(a, b retrieval.Reason) int {
-		switch {
-		case a.Score > b.Score:
-			return -1
-		case a.Score < b.Score:
-			return 1
-		}
-		return 0
-	})
-	var words []string
-	for _, r := range reasons[:min(3, len(reasons))] {
-		switch r.Kind {
-		case retrieval.ReasonNamed:
-			words = append(words, "named")
-		case retrieval.ReasonServer:
-			words = append(words, "server "+r.Term)
-		case retrieval.ReasonTerm:
-			words = append(words, fmt.Sprintf("%s in %s", r.Term, r.Field))
-		}
-	}
-	return strings.Join(words, ", ")
-}
-
-// count sums up what the prompt shows.
-func (s *stages) count(t *turn) {
-	all := t.conv.Shown()
-	t.record.Shown = len(all)
-	for _, tool := range all {
-		t.record.Visible = append(t.record.Visible, tool.Name)
-	}
-	t.record.FrontTokens = s.tokens(t.set, t.conv.Front().Tools) + s.cfg.Counter.Count(t.conv.Front().Directory)
-	t.record.ShownTokens = t.record.FrontTokens + s.late(t)
-}
-
-// constrain compiles the callable tools and writes the constraint.
-func (s *stages) constrain(t *turn) error {
-	var err error
-	t.offered = map[string]*grammar.Checked{}
-	if t.choice.Mode == grammar.None {
-		t.record.Constraint = "none"
-	}
-	ix := t.set.Index()
-	var tools []*grammar.Checked
-	for _, shown := range t.conv.Shown() {
-		i, ok := ix.Lookup(shown.Name)
-		if !ok || !t.allows(shown.Name) || t.choice.Mode == grammar.None {
-			continue
-		}
-		if t.choice.Mode == grammar.Named && shown.Name != t.choice.Name {
-			continue
-		}
-		if !s.cfg.Grammar {
-			t.offered[shown.Name] = nil
-			continue
-		}
-		checked, err := grammar.Compile(grammar.Tool{Name: shown.Name, Schema: ix.Tool(i).Schema}, s.cfg.World)
-		if err != nil {
-			return badRequest("tools", "tool %s: %v", shown.Name, err)
-		}
-		t.offered[shown.Name] = checked
-		tools = append(tools, checked)
-	}
-	if len(t.offered) == 0 && (t.choice.Mode == grammar.Required || t.choice.Mode == grammar.Named) {
-		return badRequest("tool_choice", "tool_choice %s: none of the tools it allows is on offer in this turn", t.choice.Mode)
-	}
-	if !s.cfg.Grammar {
-		t.record.Constraint = "off"
-		return nil
-	}
-	if !t.info.StructuralTag {
-		t.record.Constraint, t.record.Fallback = "checked", "no structural tag: "+t.info.TagReason
-		return nil
-	}
-	if t.format != nil {
-		if t.choice.Response, err = response(t.format); err != nil {
-			return err
-		}
-	}
-	emitted, err := grammar.Tag(syntax(t.info.Family), tools, t.choice, grammar.Engine{Name: "xgrammar", Version: t.info.XGrammar()})
-	if err != nil {
-		t.record.Constraint, t.record.Fallback = "checked", err.Error()
-		return nil
-	}
-	t.emitted = emitted
-	t.record.Constraint = "structural tag"
-	for _, e := range emitted.Tools {
-		if !e.Exact {
-			t.record.Checked = append(t.record.Checked, e.Name+": "+strings.Join(e.Reasons, "; "))
-		}
-	}
-	return nil
-}
-
-// response compiles the client's own response_format, which then holds for the
-// text of a reply without calls.
-func response(format []byte) (*grammar.Checked, error) {
-	var f struct {
-		Type   string `json:"type"`
-		Schema struct {
-			Schema json.RawMessage `json:"schema"`
-		} `json:"json_schema"`
-	}
-	if err := json.Unmarshal(format, &f); err != nil {
-		return nil, badRequest("response_format", "response_format: %v", err)
-	}
-	schema := []byte(`{"type":"object","additionalProperties":true}`)
-	if f.Type == "json_schema" {
-		schema = f.Schema.Schema
-	}
-	c, err := grammar.Compile(grammar.Tool{Name: "response_format", Schema: schema}, grammar.Open)
-	if err != nil {
-		return nil, badRequest("response_format", "response_format: %v", err)
-	}
-	return c, nil
-}
-
-func syntax(f *wire.Family) grammar.Syntax {
-	return grammar.Syntax{Trigger: f.Trigger(), Begin: f.CallBegin, End: f.CallEnd(), Separator: "\n"}
-}
-
-// splice writes the body for the engine into a copy of the client's request.
-func (t *turn) splice() {
-	o := t.object
-	o.Set("messages", t.messagesJSON())
-	for _, key := range []string{"tools", "tool_choice", "parallel_tool_calls"} {
-		o.Delete(key)
-	}
-	if t.emitted.Format != nil {
-		o.Set("response_format", append(append([]byte(`{"type":"structural_tag","format":`), t.emitted.Format...), '}'))
-	}
-	o.Set("stream", []byte("true"))
-	o.Set("stream_options", []byte(`{"include_usage":true}`))
-	t.body = o.Bytes()
-}
-
-func (t *turn) messagesJSON() []byte {
-	b := []byte{'['}
-	for i, m := range t.layout {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if m.Client >= 0 {
-			b = append(b, t.raw[t.order[m.Client]].Raw...)
-			continue
-		}
-		b = openai.AppendString(append(b, `{"role":`...), m.Role)
-		b = openai.AppendString(append(b, `,"content":`...), m.Text)
-		b = append(b, '}')
-	}
-	return append(b, ']')
-}
-
-// expect works out how many prompt tokens the engine should find in its cache:
-// what this prompt shares with the previous turn's prompt and reply. It needs
-// the engine's own tokenizer, else the record says nothing about it.
-func (s *stages) expect(t *turn) {
-	if !t.info.TokenizerExact {
-		return
-	}
-	f, count := t.info.Family, s.cfg.Counter
-	messages := func(turns []prefix.Turn) []wire.Message {
-		out := make([]wire.Message, len(turns))
-		for i, m := range turns {
-			out[i] = wire.Message{Role: m.Role, Content: m.Text}
-		}
-		return out
-	}
-	opt := wire.Options{AddGenerationPrompt: true, EnableThinking: t.enableThinking()}
-	prompt := count.Encode(nil, string(f.Render(nil, messages(t.layout), nil, opt)))
-	t.record.PromptTokens = len(prompt)
-	for i := len(t.layout) - 1; i >= 0; i-- {
-		m := t.layout[i]
-		if m.Role != "assistant" || m.Client >= 0 || m.Late {
-			continue
-		}
-		before := string(f.Render(nil, messages(t.layout[:i]), nil, opt)) + m.Text
-		previous := count.Encode(nil, before)
-		n := 0
-		for n < len(previous) && n < len(prompt) && previous[n] == prompt[n] {
-			n++
-		}
-		t.record.PrefixTokens = n
-		if t.info.BlockSize > 0 {
-			// An engine computes at least the last prompt token anew.
-			n = min(n, len(prompt)-1)
-			t.record.ExpectedCached = n / t.info.BlockSize * t.info.BlockSize
-		}
-		return
-	}
-}
-
-// enableThinking reads chat_template_kwargs.enable_thinking.
-func (t *turn) enableThinking() *bool {
-	v, ok := t.object.Get("chat_template_kwargs")
-	if !ok {
-		return nil
-	}
-	o, ok := openai.ObjectOf(v)
-	if !ok {
-		return nil
-	}
-	e, ok := o.Get("enable_thinking")
-	if !ok {
-		return nil
-	}
-	b, ok := e.Bool()
-	if !ok {
-		return nil
-	}
-	return &b
-}
-
-// header is the decision as response headers.
-func (r *Record) header() http.Header {
-	h := http.Header{}
-	h.Set("X-Sidecar-Mode", r.Mode)
-	if r.Reason != "" {
-		h.Set("X-Sidecar-Reason", headerText(r.Reason))
-	}
-	if r.Mode == "owned" {
-		names := make([]string, len(r.Added))
-		for i, c := range r.Added {
-			names[i] = c.Name
-		}
-		h.Set("X-Sidecar-Tools", strings.Join(names, ","))
-		h.Set("X-Sidecar-Tool-Tokens", fmt.Sprint(r.ShownTokens))
-		h.Set("X-Sidecar-Prefix-Tokens", fmt.Sprint(r.PrefixTokens))
-		h.Set("X-Sidecar-Expected-Cached-Tokens", fmt.Sprint(r.ExpectedCached))
-	}
-	if r.Fallback != "" {
-		h.Set("X-Sidecar-Fallback", headerText(r.Fallback))
-	}
-	parts := make([]string, len(r.Timing))
-	for i, t := range r.Timing {
-		parts[i] = fmt.Sprintf("%s;dur=%.3f", t.Stage, t.Milliseconds)
-	}
-	if len(parts) > 0 {
-		h.Set("Server-Timing", strings.Join(parts, ", "))
-	}
-	return h
-}
-
-// headerText makes a reason fit a header: one line of printable ASCII, at most
-// 200 bytes.
-func headerText(s string) string {
-	b := []byte(s[:min(len(s), 200)])
-	for i, c := range b {
-		if c < ' ' || c > '~' {
-			b[i] = ' '
-		}
-	}
-	return string(b)
-}

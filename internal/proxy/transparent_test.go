@@ -220,6 +220,7 @@ func TestRoutes(t *testing.T) {
 			{"GET", "/v1/load_lora_adapter", "", 404, `"unknown_url"`},
 			{"GET", "/v1/chat/completions", "", 405, `use POST`},
 			{"DELETE", "/v1/models/m", "", 405, `use GET`},
+			{"BREW", "/v1/models", "", 405, `BREW is not allowed on /v1/models; use GET`},
 			{"POST", "/healthz", "{}", 405, `use GET`},
 			{"GET", "/healthz", "", 200, "ok\n"},
 			{"HEAD", "/healthz", "", 200, ""},
@@ -251,7 +252,15 @@ func TestRoutes(t *testing.T) {
 func TestReady(t *testing.T) {
 	both(t, func(t *testing.T, adapter string) {
 		var health atomic.Int64
-		eng := newEngine(t, func(k *call) { k.json(int(health.Load()), "", "{}") })
+		var models atomic.Int64 // status of /v1/models
+		models.Store(200)
+		eng := newEngine(t, func(k *call) {
+			if k.req.RequestURI == "/v1/models" {
+				k.json(int(models.Load()), "", "{}")
+				return
+			}
+			k.json(int(health.Load()), "", "{}")
+		})
 		c := newClientFor(t)
 		for _, status := range []int64{200, 404, 401} {
 			health.Store(status)
@@ -260,8 +269,14 @@ func TestReady(t *testing.T) {
 				t.Errorf("engine's /health %d: %d %s", status, r.status, r.body)
 			}
 		}
-		health.Store(503)
+		health.Store(404)
+		models.Store(404)
 		_, base := start(t, adapter, Config{Engine: eng.url})
+		if r := ask(t, c, "GET", base+"/readyz", ""); r.status != 503 || !strings.Contains(r.body, "OpenAI-compatible") {
+			t.Errorf("no engine: %d %s", r.status, r.body)
+		}
+		health.Store(503)
+		_, base = start(t, adapter, Config{Engine: eng.url})
 		r := ask(t, c, "GET", base+"/readyz", "")
 		if r.status != 503 || !strings.Contains(r.body, "503") {
 			t.Errorf("sick engine: %d %s", r.status, r.body)

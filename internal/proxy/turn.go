@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -21,12 +23,17 @@ func (s *stages) wants(*openai.Object) bool { return true }
 
 // serve runs one chat completion through the stages.
 //
-// The failure policy: retrieval and prefix fail open to the client's bytes; a
+// The failure policy: retrieval and prefix fail open to the client's bytes, also
+// by a fault of our own; a
 // constraint that the engine refuses is left out and every call is checked; a
 // reply that breaks the contract is an error, also in the middle of a stream.
 func (s *stages) serve(x *exchange, o *openai.Object) {
 	rec := &Record{ID: x.id, Time: x.start, Mode: "passthrough"}
 	defer func() {
+		switch x.kind {
+		case "engine_unreachable", "engine_connect_timeout", "engine_cut":
+			s.engine.forget() // it may come back as another
+		}
 		rec.Total = milliseconds(time.Since(x.start))
 		if rec.Error == "" {
 			rec.Error = x.kind
@@ -34,12 +41,11 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 		s.note(rec)
 	}()
 	if s.cfg.Observe {
-		finish := s.observe(x, rec)
+		defer s.observe(x, rec)()
 		x.p.forward(x, true)
-		finish()
 		return
 	}
-	t, err := s.plan(x.ctx, x.req, o, rec)
+	t, err := s.planned(x, o, rec)
 	var u *unstaged
 	var e *openai.Error
 	switch {
@@ -53,46 +59,75 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 	case err != nil:
 		panic(err) // plan returns these two kinds
 	default:
-		rec.Stream, rec.TokensExact = t.stream, t.info.TokenizerExact
+		rec.Stream = t.stream
 		s.run(x, t)
 	}
 }
 
-// run sends the turn and answers the client. A body with a constraint that the
-// engine refuses is sent once more without: calls are checked either way, and the
-// names that may be called stay closed.
-func (s *stages) run(x *exchange, t *turn) {
-	refusal, done := s.attempt(x, t)
-	if done {
-		return
-	}
-	t.record.Constraint = "checked"
-	t.record.Fallback = "the engine refused the constraint: " + refusal
-	t.withoutConstraint()
-	s.attempt(x, t)
+// planned is plan, whose own faults leave the request to the engine.
+func (s *stages) planned(x *exchange, o *openai.Object, rec *Record) (t *turn, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			x.p.metrics.panics.Inc()
+			x.p.logFault(fault)
+			t, err = nil, &unstaged{"a fault of the stages"}
+		}
+	}()
+	return s.plan(x.ctx, x.req, o, rec)
 }
 
-// attempt sends t.body. It returns false, with the engine's words, when the
-// engine refused the constraint and nothing has been sent to the client.
-func (s *stages) attempt(x *exchange, t *turn) (refusal string, done bool) {
+// run sends the turn and answers the client, in as many rounds as it takes. A body
+// with a constraint that the engine refuses is sent once more without: calls are
+// checked either way, and the names that may be called stay closed.
+func (s *stages) run(x *exchange, t *turn) {
+	for {
+		o := s.attempt(x, t)
+		switch {
+		case o.searched != nil:
+			if err := s.search(t, o.searched); err != nil {
+				s.fault(x, err)
+				return
+			}
+		case o.refusal != "":
+			t.record.Constraint = "checked"
+			t.record.Fallback = "the engine refused the constraint: " + o.refusal
+			t.withoutConstraint()
+		default:
+			return
+		}
+	}
+}
+
+// outcome is what came of one attempt; the zero value is that the client has its
+// answer, or its error.
+type outcome struct {
+	refusal  string      // the engine refused the constraint, in its words
+	searched *generation // the reply ended in a search
+}
+
+// attempt sends t.body once.
+func (s *stages) attempt(x *exchange, t *turn) outcome {
+	x.extra = t.record.header()
 	resp, e := x.p.send(x, t.body)
 	if e != nil {
-		if e.Code == "engine_unreachable" {
-			s.engine.forget()
-		}
 		x.engineFault(e)
-		return "", true
+		return outcome{}
 	}
 	if resp.StatusCode != http.StatusOK {
-		body, err := readReply(resp, maxRefusal, func() {})
+		x.within(x.p.cfg.StallTimeout, errStalled)
+		body, err := readReply(resp, maxRefusal, x.alive)
+		x.clock.Stop()
 		resp.Body.Close()
 		if err == nil && resp.StatusCode == http.StatusBadRequest && t.emitted.Format != nil && aboutConstraint(body) {
-			return message(body), false
+			return outcome{refusal: cmp.Or(message(body), "no reason given")}
 		}
 		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), errorReader{err}))
-		x.extra = t.record.header()
+		if x.status != 0 { // an earlier round has begun the reply
+			x.engineFault(serverError(502, fmt.Sprintf("engine_status_%d", resp.StatusCode), "The engine answered "+http.StatusText(resp.StatusCode)+": "+message(body)))
+			return outcome{}
+		}
 		x.p.relay(x, resp, true)
-		return "", true
+		return outcome{}
 	}
 	defer resp.Body.Close()
 	return s.answer(x, resp, t)
@@ -145,24 +180,29 @@ func (t *turn) withoutConstraint() {
 	} else {
 		t.object.Delete("response_format")
 	}
-	t.emitted.Format = nil
+	t.emitted.Format, t.refused = nil, true
 	t.body = t.object.Bytes()
 }
 
 // answer turns the engine's stream into the client's answer. SGLang reports a
 // constraint that it can't compile as the first event of a stream with status
 // 200, so that the client's status waits for the first event.
-func (s *stages) answer(x *exchange, resp *http.Response, t *turn) (refusal string, done bool) {
+func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 	x.within(x.p.cfg.StallTimeout, errStalled)
 	defer func() { x.clock.Stop() }()
 	x.p.metrics.streams.Inc()
 	defer x.p.metrics.streams.Dec()
 	r := &generation{
-		family: t.info.Family,
-		tools:  t.offered,
-		none:   t.choice.Mode == grammar.None,
-		limits: openai.Limits{MaxBytes: x.p.cfg.MaxEvent},
-		newID:  func() string { return "call_" + strings.ReplaceAll(uuid.NewString(), "-", "") },
+		family:   t.info.Family,
+		tools:    t.offered,
+		none:     t.choice.Mode == grammar.None,
+		must:     t.choice.Mode == grammar.Required || t.choice.Mode == grammar.Named,
+		single:   !t.choice.Parallel,
+		limits:   openai.Limits{MaxBytes: x.p.cfg.MaxEvent},
+		response: t.choice.Response,
+		search:   t.canSearch,
+		earlier:  &t.earlier,
+		newID:    func() string { return "call_" + strings.ReplaceAll(uuid.NewString(), "-", "") },
 	}
 	events := openai.NewReader(resp.Body, x.p.cfg.MaxEvent)
 	for {
@@ -173,7 +213,7 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) (refusal stri
 		if err != nil {
 			t.settle(r, false)
 			x.engineFault(classify(context.Cause(x.ctx), err))
-			return "", true
+			return outcome{}
 		}
 		x.alive()
 		if t.record.FirstByte == 0 {
@@ -182,31 +222,57 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) (refusal stri
 		chunks, err := r.chunk(slices.Clone(e.Data), t.includeUsage)
 		var reported *upstreamEvent
 		if errors.As(err, &reported) && r.head == nil && t.emitted.Format != nil && aboutConstraint(reported.raw) {
-			return message(reported.raw), false
+			return outcome{refusal: cmp.Or(message(reported.raw), "no reason given")}
 		}
 		if t.stream && len(chunks) > 0 && !s.stream(x, t, chunks) {
 			t.settle(r, false)
-			return "", true
+			return outcome{}
 		}
 		if err != nil {
 			t.settle(r, false)
 			s.fault(x, err)
-			return "", true
+			return outcome{}
 		}
 	}
 	if !r.finished() {
 		t.settle(r, false)
 		x.engineFault(serverError(502, "engine_cut", "The engine's stream ended before its finish reason."))
-		return "", true
+		return outcome{}
+	}
+	if c := r.choices[0]; c.search != nil {
+		if t.stream && x.status == 0 && !s.stream(x, t, nil) {
+			return outcome{}
+		}
+		t.settle(r, false)
+		x.drain(resp.Body, events)
+		return outcome{searched: r}
 	}
 	t.settle(r, true)
 	if t.stream {
 		x.complete = s.stream(x, t, nil) && x.write([]byte("data: [DONE]\n\n")) == nil
-		return "", true
+		x.drain(resp.Body, events)
+		return outcome{}
 	}
-	x.extra = t.record.header()
+	x.drain(resp.Body, events)
 	x.reply(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, r.completion())
-	return "", true
+	return outcome{}
+}
+
+// drainTime is how long the end of an engine's stream may take after [DONE].
+const drainTime = 50 * time.Millisecond
+
+// drain reads the end of the engine's stream, which keeps its connection for the
+// next request. A stream without an end costs its connection, not the exchange:
+// another round may follow.
+func (x *exchange) drain(body io.Closer, events *openai.Reader) {
+	x.clock.Stop()
+	late := time.AfterFunc(drainTime, func() { body.Close() })
+	defer late.Stop()
+	for range 4 { // nothing but the end is expected
+		if _, err := events.Next(); err != nil {
+			return
+		}
+	}
 }
 
 // stream sends chunks as events, the head first. It returns false when the
@@ -214,7 +280,6 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) (refusal stri
 func (s *stages) stream(x *exchange, t *turn, chunks [][]byte) bool {
 	if x.status == 0 {
 		x.stream = true
-		x.extra = t.record.header()
 		h := http.Header{"Content-Type": {"text/event-stream; charset=utf-8"}, "Cache-Control": {"no-cache"}}
 		if x.begin(http.StatusOK, h) != nil {
 			return false
@@ -238,7 +303,7 @@ func (s *stages) fault(x *exchange, err error) {
 		e := &openai.Error{Status: 502, Type: "tool_call_error", Code: "tool_call_misfit", Message: "The model's reply was withheld: " + m.message + "."}
 		var g *grammar.Misfit
 		if errors.As(m.detail, &g) {
-			e.Param = g.Loc
+			e.Param, e.Detail = g.Loc, g.Envelope(m.tool)
 		}
 		x.engineFault(e)
 		return
@@ -258,6 +323,9 @@ func (t *turn) settle(r *generation, whole bool) {
 	if r.usage != nil {
 		t.record.Reported = reported(r.usage)
 	}
+	if len(r.choices) > 0 && r.choices[0].search != nil {
+		return
+	}
 	for _, c := range r.choices {
 		t.record.Finish = append(t.record.Finish, c.finish)
 		for _, k := range c.calls {
@@ -266,7 +334,7 @@ func (t *turn) settle(r *generation, whole bool) {
 	}
 	for _, c := range r.choices {
 		if whole && (c.finish == "stop" || c.finish == "tool_calls") {
-			t.conv.Reply(c.said(), c.raw(), c.reasoning.String())
+			t.conv.Reply(r.said(c), c.raw(), c.reasoning.String())
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package simengine
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math"
 	"strings"
@@ -181,7 +182,7 @@ func (p *policy) answer() string {
 		b.WriteString(openings[p.seed%uint64(len(openings))])
 		for _, r := range p.tr.results {
 			b.WriteString(" ")
-			b.WriteString(excerpt(r, 24))
+			b.WriteString(gist(r))
 		}
 		return b.String()
 	}
@@ -191,6 +192,25 @@ func (p *policy) answer() string {
 		b.WriteString(e)
 	}
 	return b.String()
+}
+
+// gist says of a result what a reader wants to know: of a JSON object its first
+// plain members, of other text the first words.
+func gist(result string) string {
+	n, err := parseNode([]byte(result))
+	if err != nil || n.kind != '{' {
+		return excerpt(result, 24)
+	}
+	var facts []string
+	for i, key := range n.keys {
+		if v := n.vals[i]; (v.kind == '"' || v.kind == '0') && len(facts) < 3 {
+			facts = append(facts, strings.ReplaceAll(key, "_", " ")+" "+excerpt(v.str+v.num.String(), 6))
+		}
+	}
+	if len(facts) == 0 {
+		return fmt.Sprintf("The result has %d fields.", len(n.keys))
+	}
+	return strings.Join(facts, ", ") + "."
 }
 
 // excerpt is the first words of a text on one line, without what looks like a tag.

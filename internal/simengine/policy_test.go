@@ -91,7 +91,7 @@ func TestAgentLoop(t *testing.T) {
 		}
 		c.say("user", c.f.ResponseText([]string{"sent"}))
 		text, calls := c.turn("")
-		if len(calls) != 0 || !strings.Contains(text, `"temperature":-3`) || !strings.Contains(text, "sent") {
+		if len(calls) != 0 || !strings.Contains(text, `temperature -3`) || !strings.Contains(text, "sent") {
 			t.Fatalf("%s: answer %q %v", family, text, calls)
 		}
 		c.say("user", "And the weather in Bergen?")

@@ -1,0 +1,111 @@
+package proxy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/toolsidecar/sidecar/internal/catalog"
+	"github.com/toolsidecar/sidecar/prefix"
+	"github.com/toolsidecar/sidecar/retrieval"
+)
+
+// late counts the schema tokens of all late blocks.
+func (s *stages) late(t *turn) int {
+	n := 0
+	for i := range t.conv.Len() {
+		for _, b := range t.conv.Late(i) {
+			n += s.tokens(t.set, b.Tools)
+		}
+	}
+	return n
+}
+
+func (s *stages) tokens(set *catalog.Catalog, shown []prefix.Shown) int {
+	n := 0
+	for _, tool := range shown {
+		if i, ok := set.Index().Lookup(tool.Name); ok {
+			n += set.Costs(s.cfg.Counter.Name()).Of(set.Index(), i, s.cfg.Counter.Count)
+			continue
+		}
+		n += s.cfg.Counter.Count(tool.JSON)
+	}
+	return n
+}
+
+// front decides the front block: all tools when they fit or nothing is
+// retrieved, else tool_search, the pins and a directory of what else exists.
+func (s *stages) front(t *turn) *prefix.Block {
+	ix := t.set.Index()
+	if s.allInFront(t.set) {
+		b := &prefix.Block{}
+		for i := range ix.Len() {
+			if s.usable(t, i) {
+				b.Tools = append(b.Tools, shown(ix.Tool(i)))
+			}
+		}
+		return b
+	}
+	b := &prefix.Block{Directory: directory(ix, s.cfg.Rounds > 0, min(directoryTokens, s.cfg.Tokens/3), s.cfg.Counter.Count)}
+	if _, taken := ix.Lookup(prefix.SearchTool); s.cfg.Rounds > 0 && !taken {
+		b.Tools = append(b.Tools, prefix.Shown{Name: prefix.SearchTool, JSON: searchTool})
+	}
+	for _, pin := range s.cfg.Pins {
+		if i, ok := ix.Lookup(pin); ok {
+			b.Tools = append(b.Tools, shown(ix.Tool(i)))
+		}
+	}
+	return b
+}
+
+// allInFront says that nothing of a set is left to retrieval.
+func (s *stages) allInFront(set *catalog.Catalog) bool {
+	return !s.cfg.Retrieval || s.allTokens(set) <= s.cfg.Tokens
+}
+
+// allTokens is the price of showing every tool.
+func (s *stages) allTokens(set *catalog.Catalog) int {
+	n := 0
+	for i := range set.Index().Len() {
+		n += set.Costs(s.cfg.Counter.Name()).Of(set.Index(), i, s.cfg.Counter.Count)
+	}
+	return n
+}
+
+func shown(t *retrieval.Tool) prefix.Shown {
+	return prefix.Shown{Name: t.Name, JSON: string(t.Raw)}
+}
+
+// directoryTokens bounds the directory of the front block; a third of --tool-tokens
+// does so too, so that it leaves room for tools.
+const directoryTokens = 400
+
+// directory names what exists beyond the front block: the tools by name while
+// they fit in most tokens, else the servers with their sizes, else only the count.
+func directory(ix *retrieval.Index, search bool, most int, count func(string) int) string {
+	names := make([]string, ix.Len())
+	servers := map[string]int{}
+	for i := range names {
+		t := ix.Tool(i)
+		names[i] = t.Name
+		servers[t.Origin()]++
+	}
+	slices.Sort(names)
+	head := fmt.Sprintf("%d more tools exist. The ones that fit the task are added to the conversation as it goes; call only tools whose signature you have seen.", len(names))
+	if search {
+		head += " If none fits, call " + prefix.SearchTool + "."
+	}
+	if text := head + " By name: " + strings.Join(names, ", "); count(text) <= most {
+		return text
+	}
+	delete(servers, "")
+	list := make([]string, 0, len(servers))
+	for name, n := range servers {
+		list = append(list, fmt.Sprintf("%s (%d)", name, n))
+	}
+	slices.Sort(list)
+	if text := head + " By server: " + strings.Join(list, ", "); len(list) > 1 && count(text) <= most {
+		return text
+	}
+	return head
+}
