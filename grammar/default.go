@@ -133,21 +133,27 @@ func elemsOf(v *value) []*value {
 func (f *filler) member(places []place, key string) []place {
 	var out []place
 	for _, p := range places {
+		at := ""
 		v, s := p.v.get("properties").get(key), p.s.Properties[key]
-		loc := p.loc + "/properties/" + escapePointer(key)
 		if v == nil {
-			v = p.v.get("additionalProperties")
+			if v = p.v.get("additionalProperties"); v == nil {
+				continue
+			}
 			s, _ = p.s.AdditionalProperties.(*jsonschema.Schema)
-			loc = p.loc + "/additionalProperties"
+			at = "/additionalProperties"
 			for r := range p.s.PatternProperties {
 				if r.MatchString(key) {
 					s = nil
 				}
 			}
 		}
-		if v != nil && v.kind == '{' && s != nil {
-			out = append(out, place{v, s, loc})
+		if v.kind != '{' || s == nil {
+			continue
 		}
+		if at == "" {
+			at = "/properties/" + escapePointer(key)
+		}
+		out = append(out, place{v, s, p.loc + at})
 	}
 	return out
 }
