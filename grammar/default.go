@@ -133,21 +133,27 @@ func elemsOf(v *value) []*value {
 func (f *filler) member(places []place, key string) []place {
 	var out []place
 	for _, p := range places {
+		at := ""
 		v, s := p.v.get("properties").get(key), p.s.Properties[key]
-		loc := p.loc + "/properties/" + escapePointer(key)
 		if v == nil {
-			v = p.v.get("additionalProperties")
+			if v = p.v.get("additionalProperties"); v == nil {
+				continue
+			}
 			s, _ = p.s.AdditionalProperties.(*jsonschema.Schema)
-			loc = p.loc + "/additionalProperties"
+			at = "/additionalProperties"
 			for r := range p.s.PatternProperties {
 				if r.MatchString(key) {
 					s = nil
 				}
 			}
 		}
-		if v != nil && v.kind == '{' && s != nil {
-			out = append(out, place{v, s, loc})
+		if v.kind != '{' || s == nil {
+			continue
 		}
+		if at == "" {
+			at = "/properties/" + escapePointer(key)
+		}
+		out = append(out, place{v, s, p.loc + at})
 	}
 	return out
 }
@@ -243,10 +249,10 @@ func (w *writer) value(places []place, level int) error {
 		}
 	}
 	p.i++
-	first := len(have) == 0
+	first, required := len(have) == 0, requiredOf(places)
 	for _, at := range places {
 		for _, m := range at.v.get("properties").list() {
-			if have[m.key] || required(places, m.key) {
+			if have[m.key] || required[m.key] {
 				continue
 			}
 			child := w.f.all(w.f.member([]place{at}, m.key))
@@ -269,13 +275,14 @@ func (w *writer) value(places []place, level int) error {
 	return nil
 }
 
-func required(places []place, key string) bool {
+func requiredOf(places []place) map[string]bool {
+	m := map[string]bool{}
 	for _, p := range places {
-		if slices.Contains(p.s.Required, key) {
-			return true
+		for _, key := range p.s.Required {
+			m[key] = true
 		}
 	}
-	return false
+	return m
 }
 
 func (w *writer) put(at int, key string, text []byte, first bool) {

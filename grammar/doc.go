@@ -19,6 +19,11 @@
 // takes out what has no finite value, pattern.go and ebnf.go write it as a
 // grammar, tag.go as a structural tag; stream.go stands alone.
 //
+// Around that: envelope.go words misfits for a model, undecided.go names what
+// Check leaves open, default.go puts defaults into arguments; lint.go takes a
+// described tool apart, rules.go holds what to look for in it, overlap.go what
+// to look for among many.
+//
 // Not supported by narrow, and therefore left to Check: uniqueItems, contains,
 // not, if/then/else, dependentSchemas, $dynamicRef, references by anchor or
 // embedded $id, inner anchors and word boundaries in patterns, multipleOf in

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -106,6 +107,9 @@ func Lint(tools []Described) []Finding {
 	return slices.Concat(per...)
 }
 
+// maxWorded is how many bytes of a description are judged word by word.
+const maxWorded = 8 << 10
+
 // maxFindings bounds what one tool can give; the last one then says so.
 const maxFindings = 1000
 
@@ -150,7 +154,7 @@ type param struct {
 }
 
 func subjectOf(d *Described) *subject {
-	s := &subject{Described: d, words: wordsOf(d.Name), about: wordsOf(d.Description), root: &value{kind: '{'}}
+	s := &subject{Described: d, words: wordsOf(d.Name), about: wordsOf(clipText(d.Description, maxWorded)), root: &value{kind: '{'}}
 	short := d.Name
 	if i := strings.LastIndex(short, "__"); i >= 0 && i+2 < len(short) {
 		short = short[i+2:]
@@ -285,7 +289,7 @@ func (w *surveyor) object(places []place, level int) {
 	w.seen[key] = true
 	o := &objectPlace{loc: loc, places: places, root: level == 0}
 	w.s.objects = append(w.s.objects, o)
-	done := map[string]bool{}
+	done, required := map[string]bool{}, requiredOf(places)
 	for _, at := range places {
 		for _, m := range at.v.get("properties").list() {
 			if done[m.key] {
@@ -296,17 +300,14 @@ func (w *surveyor) object(places []place, level int) {
 			if len(own) == 0 { // true or false
 				continue
 			}
-			p := &param{name: m.key, words: wordsOf(m.key), loc: own[0].pointer(), root: o.root, required: required(places, m.key), level: level + 1, in: o}
+			p := &param{name: m.key, words: wordsOf(m.key), loc: own[0].pointer(), root: o.root, required: required[m.key], level: level + 1, in: o}
 			var branches []place
 			p.places, branches = w.effective(own)
 			p.union = len(branches) > 0
 			for _, q := range append(slices.Clip(p.places), branches...) {
 				p.addTypes(q.v)
 			}
-			p.about = p.text("description")
-			if p.about == "" {
-				p.about = p.text("title")
-			}
+			p.about = clipText(cmp.Or(p.text("description"), p.text("title")), maxWorded)
 			o.params = append(o.params, p)
 			w.s.params = append(w.s.params, p)
 			w.below(p.places, level+1)

@@ -504,8 +504,8 @@ var rules = []Rule{
 // Each value of an enum is held against all of them, and each switch against
 // the others; a tool made for the purpose has many.
 const (
-	maxListed = 1000 // values of an enum looked at
-	maxFlags  = 100  // switches of an object compared
+	maxListed = 200 // values of an enum looked at
+	maxFlags  = 100 // switches of an object compared
 )
 
 // largeTool is some 1,000 tokens at 4 bytes each; the specification reckons
