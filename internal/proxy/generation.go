@@ -77,9 +77,9 @@ type delta struct {
 // misfit is a reply that breaks the contract with the client: an unknown name,
 // arguments that don't fit, a call that stopped in the middle.
 type misfit struct {
-	message string
-	tool    string
-	detail  error // *grammar.Misfit when the schema was broken
+	message  string
+	detail   error  // *grammar.Misfit when the schema was broken
+	envelope []byte // for the model, of all causes; nil for other faults
 }
 
 func (m *misfit) Error() string { return m.message }
@@ -140,7 +140,8 @@ func (r *generation) close(c *choice, reason string) ([]delta, error) {
 	}
 	if r.response != nil && reason == "stop" && len(c.calls) == 0 {
 		if err := r.response.Check([]byte(r.said(c).Text)); err != nil {
-			return out, &misfit{message: fmt.Sprintf("the text doesn't fit response_format: %v", err), tool: "response_format", detail: err}
+			return out, &misfit{message: fmt.Sprintf("the text doesn't fit response_format: %v", err), detail: err,
+				envelope: grammar.Envelope("response_format", r.response.Misfits([]byte(r.said(c).Text), true)...)}
 		}
 	}
 	c.finish = reason
@@ -200,7 +201,8 @@ func (r *generation) take(c *choice, events []wire.Event) ([]delta, error) {
 			k := c.calls[len(c.calls)-1]
 			if checked := r.tools[k.name]; checked != nil {
 				if err := checked.Check([]byte(k.arguments.String())); err != nil {
-					return out, &misfit{message: fmt.Sprintf("arguments of %s don't fit its schema: %v", k.name, err), tool: k.name, detail: err}
+					return out, &misfit{message: fmt.Sprintf("arguments of %s don't fit its schema: %v", k.name, err), detail: err,
+						envelope: grammar.Envelope(k.name, checked.Misfits([]byte(k.arguments.String()), true)...)}
 				}
 			}
 			if !k.syntax.Done() {
@@ -227,7 +229,7 @@ func (r *generation) takeSearch(c *choice, e wire.Event) error {
 	case wire.CallEnd:
 		if checked := r.tools[k.name]; checked != nil {
 			if err := checked.Check([]byte(k.arguments.String())); err != nil {
-				return &misfit{message: fmt.Sprintf("arguments of %s don't fit its schema: %v", k.name, err), tool: k.name, detail: err}
+				return &misfit{message: fmt.Sprintf("arguments of %s don't fit its schema: %v", k.name, err), detail: err}
 			}
 		}
 		k.complete, c.over, c.end = true, true, e.Offset

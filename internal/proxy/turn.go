@@ -303,7 +303,7 @@ func (s *stages) fault(x *exchange, err error) {
 		e := &openai.Error{Status: 502, Type: "tool_call_error", Code: "tool_call_misfit", Message: "The model's reply was withheld: " + m.message + "."}
 		var g *grammar.Misfit
 		if errors.As(m.detail, &g) {
-			e.Param, e.Detail = g.Loc, g.Envelope(m.tool)
+			e.Param, e.Detail = g.Loc, m.envelope
 		}
 		x.engineFault(e)
 		return
