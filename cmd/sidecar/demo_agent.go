@@ -487,6 +487,7 @@ type demoRecord struct {
 	Shown       int         `json:"shown"`
 	ShownTokens int         `json:"shown_tokens"`
 	Added       []demoFound `json:"added"`
+	TokensExact bool        `json:"tokens_exact"`
 	Expected    int         `json:"expected_cached_tokens"`
 	Reported    *struct {
 		Prompt     int `json:"prompt_tokens"`
@@ -512,7 +513,7 @@ func (r *demoRecord) complete(t *demoTurn) {
 	if r.Timing != nil {
 		t.Stages = r.Timing
 	}
-	if r.Mode == "owned" {
+	if r.Mode == "owned" && r.TokensExact { // else nothing is expected
 		t.ExpectedCached = &r.Expected
 	}
 	if r.Reported != nil {

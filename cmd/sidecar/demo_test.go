@@ -177,7 +177,7 @@ func usage(prompt, completion, cached int) string {
 }
 
 func record(shown, tokens, expected int, found ...demoFound) demoRecord {
-	return demoRecord{Shown: shown, ShownTokens: tokens, Expected: expected, Added: found,
+	return demoRecord{TokensExact: true, Shown: shown, ShownTokens: tokens, Expected: expected, Added: found,
 		Timing: []demoStage{{"read", 0.021}, {"prefix", 0.034}, {"retrieval", 1.38}, {"grammar", 0.4}, {"layout", 0.052}}}
 }
 

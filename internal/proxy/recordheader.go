@@ -16,8 +16,10 @@ func (r *Record) header() http.Header {
 	if r.Mode == "owned" {
 		h.Set("X-Sidecar-Tools", headerNames(r.Added))
 		h.Set("X-Sidecar-Tool-Tokens", fmt.Sprint(r.ShownTokens))
-		h.Set("X-Sidecar-Prefix-Tokens", fmt.Sprint(r.PrefixTokens))
-		h.Set("X-Sidecar-Expected-Cached-Tokens", fmt.Sprint(r.ExpectedCached))
+		if r.TokensExact {
+			h.Set("X-Sidecar-Prefix-Tokens", fmt.Sprint(r.PrefixTokens))
+			h.Set("X-Sidecar-Expected-Cached-Tokens", fmt.Sprint(r.ExpectedCached))
+		}
 	}
 	if r.Fallback != "" {
 		h.Set("X-Sidecar-Fallback", headerText(r.Fallback))
