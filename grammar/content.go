@@ -7,6 +7,7 @@ type content struct {
 	ebnf    string
 	quoted  string   // ebnf as a JSON string
 	reasons []string // why the grammar isn't inside the schema; none if it is
+	lang    *lang    // what ebnf writes
 }
 
 // contentOf narrows a schema to a grammar of JSON objects.
@@ -31,10 +32,11 @@ func contentOf(root *value, plainRefs bool) content {
 	g, err := write(l, defs)
 	if err != nil {
 		n.because("#", "%v", err)
-		g, _ = write(&lang{kind: object, max: -1, rest: &lang{kind: anyValue}}, nil)
+		l = &lang{kind: object, max: -1, rest: &lang{kind: anyValue}}
+		g, _ = write(l, nil)
 	}
 	slices.Sort(n.reasons)
-	return content{g, string(appendString(nil, g)), n.reasons}
+	return content{g, string(appendString(nil, g)), n.reasons, l}
 }
 
 // objectsOnly leaves out the values that aren't objects: arguments are one.

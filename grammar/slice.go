@@ -1,0 +1,286 @@
+package grammar
+
+import "strings"
+
+// A slice is what the tokens of a vocabulary mean to a loop over one set of
+// characters, so that its masks need no walk over most of the vocabulary: 95
+// of 100 tokens may stand inside a string.
+//
+// A token that the loop can take as a whole is listed by how many characters
+// it begins; its last one may be cut. Any other token is in the group of the
+// byte where the loop must have ended: the first that no character of the set
+// begins with. A token that only departs from the set within a character is in
+// no group, as no loop with an end that begins otherwise can take it.
+type slice struct {
+	key   string
+	first byteSet  // bytes that begin a character of the set
+	upTo  []bitmap // by characters: the tokens that begin at most so many
+	rest  [256][]token
+	tries [256]*trie // of rest, made when needed
+	size  int        // bytes
+}
+
+// A byteSet has bit b%64 of word b/64 set for its bytes.
+type byteSet [4]uint64
+
+func (s *byteSet) add(lo, hi byte) {
+	for b := int(lo); b <= int(hi); b++ {
+		s[b>>6] |= 1 << (b & 63)
+	}
+}
+
+func (s *byteSet) has(b byte) bool { return s[b>>6]>>(b&63)&1 == 1 }
+
+func (s *byteSet) meets(o *byteSet) bool {
+	return s[0]&o[0]|s[1]&o[1]|s[2]&o[2]|s[3]&o[3] != 0
+}
+
+// loopSet is the set of characters of a loop.
+type loopSet struct {
+	set       charSet
+	anyEscape bool
+}
+
+// free is the loop of strings without a pattern.
+func (l *loopSet) free() bool { return l.anyEscape }
+
+func (l *loopSet) key() string {
+	var b strings.Builder
+	for _, r := range l.set.raw {
+		b.WriteRune(r)
+	}
+	b.WriteByte(0)
+	b.WriteString(l.set.escaped)
+	if l.anyEscape {
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
+// maxSlices bounds how many slices a vocabulary keeps, at about 2 MB each.
+const maxSlices = 24
+
+// slice gives the slice of a set, and makes it the first time: some 5 ms.
+func (v *Vocabulary) slice(l *loopSet) *slice {
+	key := l.key()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i, s := range v.slices {
+		if s.key == key {
+			copy(v.slices[1:i+1], v.slices[:i])
+			v.slices[0] = s
+			return s
+		}
+	}
+	s := v.cut(l, key)
+	if len(v.slices) < maxSlices {
+		v.slices = append(v.slices, nil)
+	}
+	copy(v.slices[1:], v.slices)
+	v.slices[0] = s
+	return s
+}
+
+// cut sorts the tokens by what they mean to the loop.
+func (v *Vocabulary) cut(l *loopSet, key string) *slice {
+	w := &assembler{p: &program{depth: 1}, entry: map[*def]int32{}}
+	w.node(node{op: opReturn})
+	w.p.start = w.chars(l.set, l.anyEscape, 0, -1, w.node(node{op: opAccept}))
+	w.p.measureNeed()
+	a, err := newAutomaton(w.p, maxKept)
+	if err != nil {
+		panic(err) // one character at a time
+	}
+	s := &slice{key: key}
+	begin := a.first.Load()
+	e := a.edgesOf(begin)
+	for b := range 256 {
+		if e.index(byte(b)) != 0 {
+			s.first.add(byte(b), byte(b))
+		}
+	}
+	type level struct {
+		c     *config
+		end   uint32
+		chars int
+	}
+	t := &v.trie
+	var pure [][]int32 // by characters begun
+	var path []byte
+	levels := []level{{begin, uint32(len(t.b)), 0}}
+	for i := uint32(0); ; {
+		top := levels[len(levels)-1]
+		if i >= top.end {
+			if levels = levels[:len(levels)-1]; len(levels) == 0 {
+				break
+			}
+			path = path[:len(path)-1]
+			continue
+		}
+		n, _ := a.next(top.c, t.b[i])
+		if n == nil {
+			if top.c == begin {
+				s.group(t, i, path)
+			}
+			i = t.end[i]
+			continue
+		}
+		chars := top.chars
+		if top.c == begin {
+			chars++
+		}
+		if id := t.id[i]; id >= 0 {
+			for len(pure) <= chars {
+				pure = append(pure, nil)
+			}
+			pure[chars] = append(append(pure[chars], id), v.same[id]...)
+		}
+		path = append(path, t.b[i])
+		levels = append(levels, level{n, t.end[i], chars})
+		i++
+	}
+	last := make(bitmap, v.Words())
+	s.upTo = append(s.upTo, last)
+	for chars := 1; chars < len(pure); chars++ {
+		last = append(bitmap(nil), last...)
+		for _, id := range pure[chars] {
+			last.set(id)
+		}
+		s.upTo = append(s.upTo, last)
+	}
+	s.size += len(s.upTo) * 8 * len(last)
+	return s
+}
+
+// group puts the tokens at and below node i into the group of its byte.
+func (s *slice) group(t *trie, i uint32, path []byte) {
+	g := t.b[i]
+	end := t.end[i]
+	text := append([]byte(nil), path...)
+	var ends []uint32
+	for k := i; k < end; k++ {
+		for len(ends) > 0 && k >= ends[len(ends)-1] {
+			ends = ends[:len(ends)-1]
+			text = text[:len(text)-1]
+		}
+		text = append(text, t.b[k])
+		ends = append(ends, t.end[k])
+		if id := t.id[k]; id >= 0 {
+			s.rest[g] = append(s.rest[g], token{append([]byte(nil), text...), id})
+			s.size += 40 + len(text)
+		}
+	}
+}
+
+// within is the tokens that begin at most n characters and stay in the loop.
+func (s *slice) within(n int) *bitmap { return &s.upTo[min(n, len(s.upTo)-1)] }
+
+// trie is the tokens that leave the loop at byte b.
+func (v *Vocabulary) leaving(s *slice, b byte) *trie {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s.tries[b] == nil {
+		t := &trie{}
+		t.build(s.rest[b])
+		s.tries[b] = t
+		s.rest[b] = nil
+		s.size += t.bytes()
+	}
+	return s.tries[b]
+}
+
+// slicing says how a config's mask is put together from a slice.
+type slicing struct {
+	s     *slice
+	chars int // that the loop may still take
+	exits []byte
+}
+
+// slicing finds a loop in c whose slice can be used.
+func (a *Automaton) slicing(v *Vocabulary, c *config) (best slicing, ok bool) {
+	a.mu.Lock()
+	var loops []*loopSet
+	left := map[*loopSet]int{}
+	for _, t := range c.threads {
+		i, ok := a.p.loopAt[t.node]
+		if !ok {
+			continue
+		}
+		l := &a.p.loops[i]
+		n := far
+		if l.max >= 0 {
+			n = int(min(far, l.max-t.top.count))
+		}
+		if _, ok := left[l.set]; !ok {
+			loops = append(loops, l.set)
+		}
+		left[l.set] = max(left[l.set], n)
+	}
+	type candidate struct {
+		l     *loopSet
+		exits byteSet
+	}
+	var cs []candidate
+	for _, set := range loops {
+		k := candidate{l: set}
+		others := false
+		for _, t := range c.threads {
+			i, in := a.p.loopAt[t.node]
+			if in = in && a.p.loops[i].set == set; !in {
+				a.firstBytes(t.node, &k.exits)
+				n := &a.p.nodes[t.node]
+				others = others || n.op != opByte || n.lo != '"'
+				continue
+			}
+			l := &a.p.loops[i]
+			up := t.top
+			if l.min > 0 || l.max >= 0 {
+				up = t.top.up
+			}
+			a.set.reset()
+			if a.close(l.exit, up) != nil {
+				a.mu.Unlock()
+				return slicing{}, false
+			}
+			for _, x := range a.set.found {
+				a.firstBytes(x.node, &k.exits)
+			}
+		}
+		if set.free() {
+			// Whatever else is going on inside the string, each of its
+			// characters is one of the set, and it ends with a quote.
+			if left[set] < far && others {
+				continue
+			}
+			k.exits = byteSet{}
+			k.exits.add('"', '"')
+		}
+		cs = append(cs, k)
+	}
+	a.mu.Unlock()
+	for _, k := range cs {
+		s := v.slice(k.l)
+		if s.first.meets(&k.exits) {
+			continue
+		}
+		best = slicing{s: s, chars: left[k.l]}
+		for b := range 256 {
+			if k.exits.has(byte(b)) {
+				best.exits = append(best.exits, byte(b))
+			}
+		}
+		return best, true
+	}
+	return slicing{}, false
+}
+
+func (a *Automaton) firstBytes(n int32, to *byteSet) {
+	switch n := &a.p.nodes[n]; n.op {
+	case opByte:
+		to.add(n.lo, n.hi)
+	case opSet:
+		for _, r := range a.p.ranges[n.a : n.a+n.b] {
+			to.add(r.lo, r.hi)
+		}
+	}
+}
