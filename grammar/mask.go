@@ -200,6 +200,9 @@ type walker struct {
 	ids   []int32
 	dense bitmap // instead of ids, when there are many
 	work  int
+
+	leaves      [][]leaver // what ids in the trie mean; nil: tokens
+	least, most int        // chars of leavers that count
 }
 
 func (w *walker) mask(c *config) (*mask, error) {
@@ -226,9 +229,19 @@ func (w *walker) all(c *config) error {
 	}
 	w.base = s.s.within(s.chars)
 	for _, b := range s.exits {
-		if err := w.walk(w.v.leaving(s.s, b), c); err != nil {
+		if s.exit == nil {
+			if err := w.walk(w.v.leaving(s.s, b), c); err != nil {
+				return err
+			}
+			continue
+		}
+		// What precedes the end is characters of the loop; only their number counts.
+		ls := w.v.behind(s.s, b)
+		w.leaves, w.least, w.most = ls.by, s.least, s.chars
+		if err := w.walk(&ls.trie, s.exit); err != nil {
 			return err
 		}
+		w.leaves = nil
 	}
 	return nil
 }
@@ -248,6 +261,24 @@ func (w *walker) add(id int32) {
 		}
 	}
 	w.dense.set(id)
+}
+
+func (w *walker) reached(id int32) {
+	if w.leaves == nil {
+		w.add(id)
+		for _, s := range w.v.same[id] {
+			w.add(s)
+		}
+		return
+	}
+	for _, l := range w.leaves[id] {
+		if int(l.chars) > w.most {
+			break
+		}
+		if int(l.chars) >= w.least {
+			w.add(l.id)
+		}
+	}
 }
 
 // walk adds the tokens of t whose bytes c can take.
@@ -288,10 +319,7 @@ func (w *walker) subtree(t *trie, c *config, i, end uint32) error {
 			continue
 		}
 		if id := t.id[i]; id >= 0 {
-			w.add(id)
-			for _, s := range w.v.same[id] {
-				w.add(s)
-			}
+			w.reached(id)
 		}
 		if i++; i < t.end[i-1] {
 			levels = append(levels, level{n, t.end[i-1]})

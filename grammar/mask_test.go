@@ -226,6 +226,7 @@ func TestMaskStrings(t *testing.T) {
 		`{"type":"string","pattern":"^[é-ü]*[è-ÿ]x$"}`,
 		`{"type":"string","pattern":"^(a?b?){3,20}$"}`,
 		`{"type":"string","pattern":"[0-9]{3}"}`,
+		`{"type":"string","pattern":"^p:([a-z-]+)?:([a-z-]+|x.*)[0-9]+$"}`,
 		`{"type":"string","pattern":"^[a-z]*[a-z0-9]{2,40}$"}`,
 		`{"anyOf":[{"type":"string","maxLength":5},{"type":"array","items":{"type":"string","maxLength":9},"minItems":2,"maxItems":300},{"type":"number","minimum":-1.5}]}`,
 		`{"enum":["red","green","\u00e9","a\"b\\"]}`,

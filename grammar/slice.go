@@ -1,6 +1,11 @@
 package grammar
 
-import "strings"
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+)
 
 // A slice is what the tokens of a vocabulary mean to a loop over one set of
 // characters, so that its masks need no walk over most of the vocabulary: 95
@@ -13,11 +18,28 @@ import "strings"
 // no group, as no loop with an end that begins otherwise can take it.
 type slice struct {
 	key   string
-	first byteSet  // bytes that begin a character of the set
-	upTo  []bitmap // by characters: the tokens that begin at most so many
-	rest  [256][]token
-	tries [256]*trie // of rest, made when needed
-	size  int        // bytes
+	first byteSet       // bytes that begin a character of the set
+	upTo  []bitmap      // by characters: the tokens that begin at most so many
+	rest  [256][]leaver // by group, sorted by bytes
+	size  int           // bytes
+
+	tries    [256]*trie   // of the tokens of a group, made when needed
+	suffixes [256]*leaves // the same
+}
+
+// A leaver is a token that leaves the loop: skip bytes, which begin and end
+// chars characters of the set, and then something else.
+type leaver struct {
+	id    int32
+	skip  uint8
+	chars uint8
+}
+
+// leaves are the tokens of a group by what they hold behind the loop: id in
+// the trie is an index into by, whose leavers stand in the order of their chars.
+type leaves struct {
+	trie trie
+	by   [][]leaver
 }
 
 // A byteSet has bit b%64 of word b/64 set for its bytes.
@@ -106,7 +128,6 @@ func (v *Vocabulary) cut(l *loopSet, key string) *slice {
 	}
 	t := &v.trie
 	var pure [][]int32 // by characters begun
-	var path []byte
 	levels := []level{{begin, uint32(len(t.b)), 0}}
 	for i := uint32(0); ; {
 		top := levels[len(levels)-1]
@@ -114,13 +135,12 @@ func (v *Vocabulary) cut(l *loopSet, key string) *slice {
 			if levels = levels[:len(levels)-1]; len(levels) == 0 {
 				break
 			}
-			path = path[:len(path)-1]
 			continue
 		}
 		n, _ := a.next(top.c, t.b[i])
 		if n == nil {
 			if top.c == begin {
-				s.group(t, i, path)
+				s.group(v, i, len(levels)-1, top.chars)
 			}
 			i = t.end[i]
 			continue
@@ -135,7 +155,6 @@ func (v *Vocabulary) cut(l *loopSet, key string) *slice {
 			}
 			pure[chars] = append(append(pure[chars], id), v.same[id]...)
 		}
-		path = append(path, t.b[i])
 		levels = append(levels, level{n, t.end[i], chars})
 		i++
 	}
@@ -153,21 +172,12 @@ func (v *Vocabulary) cut(l *loopSet, key string) *slice {
 }
 
 // group puts the tokens at and below node i into the group of its byte.
-func (s *slice) group(t *trie, i uint32, path []byte) {
-	g := t.b[i]
-	end := t.end[i]
-	text := append([]byte(nil), path...)
-	var ends []uint32
-	for k := i; k < end; k++ {
-		for len(ends) > 0 && k >= ends[len(ends)-1] {
-			ends = ends[:len(ends)-1]
-			text = text[:len(text)-1]
-		}
-		text = append(text, t.b[k])
-		ends = append(ends, t.end[k])
-		if id := t.id[k]; id >= 0 {
-			s.rest[g] = append(s.rest[g], token{append([]byte(nil), text...), id})
-			s.size += 40 + len(text)
+func (s *slice) group(v *Vocabulary, i uint32, skip, chars int) {
+	g := v.trie.b[i]
+	for _, id := range v.trie.id[i:v.trie.end[i]] {
+		if id >= 0 {
+			s.rest[g] = append(s.rest[g], leaver{id, uint8(skip), uint8(chars)})
+			s.size += 8
 		}
 	}
 }
@@ -180,20 +190,61 @@ func (v *Vocabulary) leaving(s *slice, b byte) *trie {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if s.tries[b] == nil {
+		tokens := make([]token, len(s.rest[b]))
+		for i, l := range s.rest[b] {
+			tokens[i].id = l.id
+			tokens[i].b, _, _ = v.tok.Token(l.id)
+		}
 		t := &trie{}
-		t.build(s.rest[b])
+		t.build(tokens)
 		s.tries[b] = t
-		s.rest[b] = nil
 		s.size += t.bytes()
 	}
 	return s.tries[b]
+}
+
+// behind is the tokens that leave the loop at byte b, by what stands there.
+func (v *Vocabulary) behind(s *slice, b byte) *leaves {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s.suffixes[b] != nil {
+		return s.suffixes[b]
+	}
+	ls := &leaves{}
+	all := slices.Clone(s.rest[b])
+	for _, l := range s.rest[b] {
+		for _, id := range v.same[l.id] {
+			all = append(all, leaver{id, l.skip, l.chars})
+		}
+	}
+	suffix := func(l leaver) []byte {
+		t, _, _ := v.tok.Token(l.id)
+		return t[l.skip:]
+	}
+	slices.SortFunc(all, func(x, y leaver) int {
+		return cmp.Or(bytes.Compare(suffix(x), suffix(y)), cmp.Compare(x.chars, y.chars), cmp.Compare(x.id, y.id))
+	})
+	var tokens []token
+	for i, l := range all {
+		if i == 0 || !bytes.Equal(suffix(all[i-1]), suffix(l)) {
+			tokens = append(tokens, token{suffix(l), int32(len(ls.by))})
+			ls.by = append(ls.by, nil)
+		}
+		ls.by[len(ls.by)-1] = append(ls.by[len(ls.by)-1], l)
+	}
+	ls.trie.build(tokens)
+	s.suffixes[b] = ls
+	s.size += ls.trie.bytes() + 8*len(all) + 24*len(ls.by)
+	return ls
 }
 
 // slicing says how a config's mask is put together from a slice.
 type slicing struct {
 	s     *slice
 	chars int // that the loop may still take
+	least int // that it must take before it ends
 	exits []byte
+	exit  *config // where the loop's end leads, if c is the loop and its end and nothing else
 }
 
 // slicing finds a loop in c whose slice can be used.
@@ -219,22 +270,24 @@ func (a *Automaton) slicing(v *Vocabulary, c *config) (best slicing, ok bool) {
 	type candidate struct {
 		l     *loopSet
 		exits byteSet
+		least int
+		exit  *config
 	}
 	var cs []candidate
 	for _, set := range loops {
 		k := candidate{l: set}
-		others := false
+		members, others := 0, false
+		var end []thread // what the loop's end leads to
 		for _, t := range c.threads {
 			i, in := a.p.loopAt[t.node]
 			if in = in && a.p.loops[i].set == set; !in {
-				a.firstBytes(t.node, &k.exits)
-				n := &a.p.nodes[t.node]
-				others = others || n.op != opByte || n.lo != '"'
 				continue
 			}
+			members++
 			l := &a.p.loops[i]
 			up := t.top
 			if l.min > 0 || l.max >= 0 {
+				k.least = int(max(0, l.min-t.top.count))
 				up = t.top.up
 			}
 			a.set.reset()
@@ -245,6 +298,17 @@ func (a *Automaton) slicing(v *Vocabulary, c *config) (best slicing, ok bool) {
 			for _, x := range a.set.found {
 				a.firstBytes(x.node, &k.exits)
 			}
+			end = append(end, a.set.found...)
+		}
+		for _, t := range c.threads {
+			if i, in := a.p.loopAt[t.node]; in && a.p.loops[i].set == set {
+				continue
+			}
+			a.firstBytes(t.node, &k.exits)
+			others = others || k.least > 0 || !slices.Contains(end, t)
+		}
+		if members == 1 && !others {
+			k.exit = a.intern()
 		}
 		if set.free() {
 			// Whatever else is going on inside the string, each of its
@@ -263,7 +327,7 @@ func (a *Automaton) slicing(v *Vocabulary, c *config) (best slicing, ok bool) {
 		if s.first.meets(&k.exits) {
 			continue
 		}
-		best = slicing{s: s, chars: left[k.l]}
+		best = slicing{s: s, chars: left[k.l], least: k.least, exit: k.exit}
 		for b := range 256 {
 			if k.exits.has(byte(b)) {
 				best.exits = append(best.exits, byte(b))
