@@ -2,8 +2,7 @@ package grammar
 
 import (
 	"cmp"
-	"encoding/binary"
-	"hash/maphash"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,12 +19,12 @@ import (
 // starts anew. An Automaton is safe for concurrent use.
 type Automaton struct {
 	p       *program
-	seed    maphash.Seed
+	salt    uint64 // of hashes, so that nobody can make them collide
 	maxKept int
 	first   atomic.Pointer[config]
 
-	mu      sync.Mutex // guards all below and the making of what a config holds
-	configs map[uint64][]*config
+	mu      sync.Mutex         // guards all below and the making of what a config holds
+	configs map[uint64]*config // by hash, more in their chains
 	frames  map[frameKey]*frame
 	dense   map[uint64][]*bitmap
 	serial  uint32 // of frames
@@ -64,6 +63,9 @@ type thread struct {
 type config struct {
 	threads   []thread // sorted
 	accepting bool
+	chain     *config                // of the same hash
+	lone      *frame                 // see place
+	low       atomic.Pointer[config] // see place; nil: not known
 	edges     atomic.Pointer[edges]
 	canon     atomic.Pointer[config] // with the same mask, see canonical; nil: not known
 	masks     atomic.Pointer[maskOf]
@@ -89,7 +91,7 @@ func (e *edges) index(b byte) int {
 }
 
 func newAutomaton(p *program, maxKept int) (*Automaton, error) {
-	a := &Automaton{p: p, seed: maphash.MakeSeed(), maxKept: maxKept}
+	a := &Automaton{p: p, salt: rand.Uint64(), maxKept: maxKept}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.clear()
@@ -98,14 +100,18 @@ func newAutomaton(p *program, maxKept int) (*Automaton, error) {
 
 // clear forgets everything. Configs in use live on without what they led to.
 func (a *Automaton) clear() {
-	for _, cs := range a.configs {
-		for _, c := range cs { // nothing that is still held keeps all the rest alive
+	for _, c := range a.configs {
+		for c != nil { // nothing that is still held keeps all the rest alive
+			next := c.chain
+			c.chain = nil
 			c.edges.Store(nil)
 			c.canon.Store(nil)
+			c.low.Store(nil)
 			c.masks.Store(nil)
+			c = next
 		}
 	}
-	a.configs, a.frames, a.dense = map[uint64][]*config{}, map[frameKey]*frame{}, map[uint64][]*bitmap{}
+	a.configs, a.frames, a.dense = map[uint64]*config{}, map[frameKey]*frame{}, map[uint64][]*bitmap{}
 	a.kept = 0
 	a.epochs++
 }
@@ -314,25 +320,22 @@ func (a *Automaton) intern() *config {
 		ts = a.p.subsume(ts)
 		slices.SortFunc(ts, byPlace)
 	}
-	var h maphash.Hash
-	h.SetSeed(a.seed)
-	var buf [8]byte
+	sum := a.salt
 	for _, t := range ts {
-		binary.LittleEndian.PutUint32(buf[:4], uint32(t.node))
-		binary.LittleEndian.PutUint32(buf[4:], t.top.serial())
-		h.Write(buf[:])
+		sum = (sum ^ uint64(uint32(t.node))<<32 ^ uint64(t.top.serial())) * 0x9E3779B97F4A7C15
+		sum ^= sum >> 32
 	}
-	sum := h.Sum64()
-	for _, c := range a.configs[sum] {
+	for c := a.configs[sum]; c != nil; c = c.chain {
 		if slices.Equal(c.threads, ts) {
 			return c
 		}
 	}
-	c := &config{threads: slices.Clone(ts)}
+	c := &config{threads: slices.Clone(ts), chain: a.configs[sum]}
 	for _, t := range ts {
 		c.accepting = c.accepting || a.p.nodes[t.node].op == opAccept
 	}
-	a.configs[sum] = append(a.configs[sum], c)
+	c.lone = a.p.lone(ts)
+	a.configs[sum] = c
 	a.kept += 150 + 16*len(ts)
 	return c
 }

@@ -2,12 +2,15 @@ package grammar
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/toolsidecar/sidecar/models/tokenizer"
@@ -293,4 +296,84 @@ func qwenVocabulary(t testing.TB) *Vocabulary {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// TestHostileAutomaton: schemas made to cost much get their masks in bounded
+// time and memory, or an error that names the limit.
+func TestHostileAutomaton(t *testing.T) {
+	v := qwenVocabulary(t)
+	props := func(n int, of func(i int) string) string {
+		var b strings.Builder
+		for i := range n {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(of(i))
+		}
+		return b.String()
+	}
+	p := func(inner string) string { return `{"properties":{"p":` + inner + `},"required":["p"]}` }
+	chain := `{"$ref":"#/$defs/d0","$defs":{` + props(300, func(i int) string {
+		return fmt.Sprintf(`"d%d":{"type":"object","properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/$defs/d%d"}},"required":["a"]}`, i, i+1, i+1)
+	}) + `,"d300":{"type":"object"}}}`
+	for _, tt := range []struct{ name, schema, limit string }{
+		{"items", p(`{"type":"array","items":{"type":"string"},"minItems":1000000000}`), ""},
+		{"characters", p(`{"type":"string","maxLength":1000000000000000}`), ""},
+		{"optional", `{"properties":{` + props(5000, func(i int) string { return fmt.Sprintf(`"key%d":{"type":"string"}`, i) }) + `}}`, ""},
+		{"enum", p(`{"enum":[` + props(20_000, func(i int) string { return fmt.Sprintf(`"value %d"`, i*7919) }) + `]}`), ""},
+		{"branches", p(`{"anyOf":[` + props(2000, func(i int) string {
+			return fmt.Sprintf(`{"type":"object","properties":{"k":{"const":%d},"v":{"type":"string","maxLength":%d}},"required":["k","v"]}`, i, i+1)
+		}) + `]}`), ""},
+		{"stars", p(`{"type":"string","pattern":"^((a*)*b*)*c$"}`), ""},
+		{"counts", p(`{"type":"string","pattern":"^.*[a-z]{900,1000}x$"}`), ""},
+		{"windows", p(`{"type":"string","pattern":"^(.*a.{99}){8}$"}`), ""},
+		{"nested counts", p(`{"type":"string","pattern":"^((a?b?){0,30}c?){0,30}$"}`), ""},
+		{"tree", `{"type":"object","properties":{"l":{"$ref":"#"},"r":{"$ref":"#"},"v":{}},"required":["v"]}`, ""},
+		{"chain", chain, "nesting"},
+		{"nested", p(strings.Repeat(`{"type":"array","minItems":1,"items":`, 60) + `{"type":"null"}` + strings.Repeat(`}`, 60)), ""},
+	} {
+		start := time.Now()
+		c := compileTest(t, tt.schema, Closed)
+		compiled := time.Since(start)
+		a, err := c.Automaton()
+		var le *LimitError
+		if tt.limit != "" {
+			if !errors.As(err, &le) || le.Limit != tt.limit {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		built := time.Since(start)
+		m, mask := a.Matcher(v), make(bitmap, v.Words())
+		rng := rand.New(rand.NewPCG(1, 1))
+		if tt.name == "counts" { // the text that keeps a thread for every count
+			if err := m.AdvanceBytes([]byte(`{"p": "` + strings.Repeat("a", 899))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		slowest, n := time.Duration(0), 0
+		for ; n < 60 && !m.Done(); n++ {
+			from := time.Now()
+			if err := m.Mask(mask); err != nil {
+				if !errors.As(err, &le) {
+					t.Errorf("%s: %v", tt.name, err)
+				}
+				t.Logf("%s: after %d tokens: %v", tt.name, n, err)
+				break
+			}
+			slowest = max(slowest, time.Since(from))
+			if err := m.Advance(draw(rng, mask)); err != nil {
+				t.Errorf("%s: %v", tt.name, err)
+				break
+			}
+		}
+		t.Logf("%s: compiled in %v, automaton %v, %d masks, slowest %v, %d bytes", tt.name, compiled, built-compiled, n, slowest, a.MemoryBytes())
+		if slowest > 3*time.Second || a.MemoryBytes() > 2*maxKept {
+			t.Errorf("%s: too much", tt.name)
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package grammar
 
 import (
-	"hash/maphash"
 	"math"
 	"math/bits"
 	"slices"
@@ -77,10 +76,7 @@ func (a *Automaton) mask(v *Vocabulary, c *config) (*mask, error) {
 	if m := c.maskFor(v); m != nil {
 		return m, nil
 	}
-	same := c
-	if v.longest <= far {
-		same = a.canonical(c)
-	}
+	same := a.canonical(c)
 	m := same.maskFor(v)
 	if m == nil {
 		w := walker{a: a, v: v}
@@ -118,16 +114,11 @@ func (c *config) maskFor(v *Vocabulary) *mask {
 
 // shared makes equal bitmaps one.
 func (a *Automaton) shared(b *bitmap) *bitmap {
-	var h maphash.Hash
-	h.SetSeed(a.seed)
-	var buf [8]byte
+	sum := a.salt
 	for _, w := range *b {
-		for i := range buf {
-			buf[i] = byte(w >> (8 * i))
-		}
-		h.Write(buf[:])
+		sum = (sum ^ w) * 0x9E3779B97F4A7C15
+		sum ^= sum >> 32
 	}
-	sum := h.Sum64()
 	for _, o := range a.dense[sum] {
 		if slices.Equal(*o, *b) {
 			return o

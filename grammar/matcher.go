@@ -15,10 +15,10 @@ func (c *Checked) Automaton() (*Automaton, error) {
 	h := c.automaton
 	h.once.Do(func() {
 		var p *program
-		if p, h.err = assemble(h.lang, min(maxNesting, len(c.work)-1)); h.err == nil {
+		if p, h.err = assemble(h.lang, h.defs, min(maxNesting, len(c.work)-1)); h.err == nil {
 			h.a, h.err = newAutomaton(p, maxKept)
 		}
-		h.lang = nil
+		h.lang, h.defs = nil, nil
 	})
 	return h.a, h.err
 }
@@ -26,6 +26,7 @@ func (c *Checked) Automaton() (*Automaton, error) {
 // automatonOnce is the automaton of a tool under all its names.
 type automatonOnce struct {
 	lang *lang // until it is made
+	defs []*def
 	once sync.Once
 	a    *Automaton
 	err  error
@@ -37,13 +38,13 @@ type automatonOnce struct {
 type Matcher struct {
 	a    *Automaton
 	v    *Vocabulary
-	now  *config
+	now  place
 	done bool // an end-of-turn token came
 	past []step
 }
 
 type step struct {
-	c    *config
+	at   place
 	done bool
 }
 
@@ -63,7 +64,7 @@ func (e *RefusedError) Error() string {
 
 // Matcher starts a text. v may be nil if only bytes are fed.
 func (a *Automaton) Matcher(v *Vocabulary) *Matcher {
-	return &Matcher{a: a, v: v, now: a.first.Load()}
+	return &Matcher{a: a, v: v, now: place{c: a.first.Load()}}
 }
 
 // Mask writes into dst, which has at least Words words, the tokens that may
@@ -75,7 +76,7 @@ func (m *Matcher) Mask(dst []uint64) error {
 		clear(dst)
 		return nil
 	}
-	k, err := m.a.mask(m.v, m.now)
+	k, err := m.a.mask(m.v, m.now.c)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (m *Matcher) Mask(dst []uint64) error {
 func (m *Matcher) Advance(token int32) error {
 	for _, end := range m.v.ends {
 		if token == end {
-			if m.done || !m.now.accepting {
+			if m.done || !m.now.c.accepting {
 				return &RefusedError{Token: token, Why: "ends the turn too early"}
 			}
 			m.past = append(m.past, step{m.now, m.done})
@@ -114,19 +115,19 @@ func (m *Matcher) feed(token int32, text []byte) error {
 	if m.done {
 		return &RefusedError{Token: token, Why: "comes after the end"}
 	}
-	c := m.now
+	at := m.now
 	for i, b := range text {
-		n, err := m.a.next(c, b)
+		n, err := m.a.move(at, b)
 		if err != nil {
 			return err
 		}
-		if n == nil {
+		if n.c == nil {
 			return &RefusedError{Token: token, Offset: i, Why: "doesn't fit"}
 		}
-		c = n
+		at = n
 	}
 	m.past = append(m.past, step{m.now, m.done})
-	m.now = c
+	m.now = at
 	return nil
 }
 
@@ -137,14 +138,14 @@ func (m *Matcher) Rollback(n int) error {
 	}
 	if n > 0 {
 		at := len(m.past) - n
-		m.now, m.done = m.past[at].c, m.past[at].done
+		m.now, m.done = m.past[at].at, m.past[at].done
 		m.past = m.past[:at]
 	}
 	return nil
 }
 
 // Accepts tells whether the text may end here.
-func (m *Matcher) Accepts() bool { return m.now.accepting }
+func (m *Matcher) Accepts() bool { return m.now.c.accepting }
 
 // Done tells whether an end-of-turn token came.
 func (m *Matcher) Done() bool { return m.done }
@@ -156,7 +157,7 @@ const maxForced = 4096
 // and at most 4 KiB. It takes no step.
 func (m *Matcher) Forced() []byte {
 	var out []byte
-	for c := m.now; !m.done && !c.accepting && len(out) < maxForced; {
+	for c := m.a.exact(m.now); !m.done && !c.accepting && len(out) < maxForced; {
 		e := m.a.edgesOf(c)
 		b, ok := e.only()
 		if !ok {

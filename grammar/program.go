@@ -82,16 +82,20 @@ type assembler struct {
 	p     *program
 	entry map[*def]int32 // opFork nodes of one target, filled when the def is written
 	defs  []*def         // those of entry, in the order they were met
+	named map[*lang]*def // langs that are definitions, also where they stand themselves
 	any   int32          // the same for any value; 0: not used
 	open  int32
 	sets  map[string]*loopSet
 	err   error
 }
 
-// assemble writes l, nested at most depth deep.
-func assemble(l *lang, depth int) (*program, error) {
+// assemble writes l, nested at most depth deep. defs are those that l refers to.
+func assemble(l *lang, defs []*def, depth int) (*program, error) {
 	p := &program{depth: int32(depth)}
-	w := &assembler{p: p, entry: map[*def]int32{}}
+	w := &assembler{p: p, entry: map[*def]int32{}, named: map[*lang]*def{}}
+	for _, d := range defs {
+		w.named[d.lang] = d
+	}
 	w.node(node{op: opReturn}) // node 0: the common return
 	accept := w.node(node{op: opAccept})
 	start := w.value(l, accept)
@@ -100,7 +104,7 @@ func assemble(l *lang, depth int) (*program, error) {
 	}
 	for i := 0; i < len(w.defs) && w.err == nil; i++ {
 		w.open = 0
-		w.link(w.entry[w.defs[i]], w.value(w.defs[i].lang, 0))
+		w.link(w.entry[w.defs[i]], w.inline(w.defs[i].lang, 0))
 		if w.any > 0 && p.nodes[w.any].b == 0 {
 			w.writeAny()
 		}
@@ -176,6 +180,23 @@ func (w *assembler) space(next int32) int32 {
 }
 
 func (w *assembler) value(l *lang, next int32) int32 {
+	if d := w.named[l]; d != nil {
+		return w.call(d, next)
+	}
+	return w.inline(l, next)
+}
+
+func (w *assembler) call(d *def, next int32) int32 {
+	at, ok := w.entry[d]
+	if !ok {
+		at = w.node(node{op: opFork})
+		w.entry[d] = at
+		w.defs = append(w.defs, d)
+	}
+	return w.node(node{op: opCall, open: w.open, a: at, b: next})
+}
+
+func (w *assembler) inline(l *lang, next int32) int32 {
 	if w.err != nil {
 		return 0
 	}
@@ -204,13 +225,7 @@ func (w *assembler) value(l *lang, next int32) int32 {
 		}
 		return w.fork(alts...)
 	case reference:
-		at, ok := w.entry[l.def]
-		if !ok {
-			at = w.node(node{op: opFork})
-			w.entry[l.def] = at
-			w.defs = append(w.defs, l.def)
-		}
-		return w.node(node{op: opCall, open: w.open, a: at, b: next})
+		return w.call(l.def, next)
 	}
 	panic("grammar: a lang without values is written")
 }
@@ -612,6 +627,14 @@ func (w *assembler) number(l *lang, next int32) int32 {
 	if l.kind == number && l.lo == nil && l.hi == nil {
 		return w.anyNumber(next)
 	}
+	if l.lo == nil && l.hi == nil { // 0|-?[1-9][0-9]{0,14}
+		to := next
+		for range maxPlaces - 1 {
+			to = w.fork(w.node(node{op: opByte, lo: '0', hi: '9', a: to}), next)
+		}
+		to = w.node(node{op: opByte, lo: '1', hi: '9', a: to})
+		return w.fork(w.byte('0', next), w.byte('-', to), to)
+	}
 	lo, hi, loOpen, hiOpen := ends(l)
 	a, b, ok := grid(lo, hi, loOpen, hiOpen, l.places)
 	if !ok {
@@ -673,9 +696,10 @@ func (w *assembler) magnitude(a, b *big.Int, places int, next int32) int32 {
 		}
 		return whole.String(), fmt.Sprintf("%0*s", places, frac.String())
 	}
-	m := magnitude{w: w, next: next, memo: map[digitState]int32{}}
+	m := magnitude{w: w, next: next}
 	m.lo, m.loFrac = split(a)
 	m.hi, m.hiFrac = split(b)
+	m.memo = make([]int32, (max(len(m.hi), places)+1)*36)
 	return m.read(digitState{})
 }
 
@@ -684,7 +708,7 @@ type magnitude struct {
 	lo, hi         string // whole parts
 	loFrac, hiFrac string // digits after the point, all of them
 	next           int32
-	memo           map[digitState]int32
+	memo           []int32 // by index of state: 2 + where it is read, 0: not known
 }
 
 // A digitState is where a reader of digits stands.
@@ -697,10 +721,21 @@ type digitState struct {
 
 const impossible = -1
 
+func (s digitState) index() int {
+	i := (s.n*3+s.lo+1)*3 + s.hi + 1
+	if i *= 4; s.point {
+		i += 2
+	}
+	if s.zero {
+		i++
+	}
+	return i
+}
+
 // read gives the node for what follows s; impossible if nothing fits.
 func (m *magnitude) read(s digitState) int32 {
-	if at, ok := m.memo[s]; ok {
-		return at
+	if at := m.memo[s.index()]; at != 0 {
+		return at - 2
 	}
 	var alts []int32
 	if s.n > 0 && m.ends(s) {
@@ -736,7 +771,7 @@ func (m *magnitude) read(s digitState) int32 {
 	if len(alts) > 0 {
 		at = m.w.fork(alts...)
 	}
-	m.memo[s] = at
+	m.memo[s.index()] = at + 2
 	return at
 }
 

@@ -12,14 +12,15 @@ import (
 // A Vocabulary is the tokens of a model laid out for masks: a trie of their
 // bytes. Make it once, which takes about 0.2 s, and share it; it is safe for concurrent use. Special and
 // added tokens stand for themselves: no bytes of a grammar match them, and
-// only those given as ends are ever allowed.
+// only those given as ends are ever allowed. Nor are tokens of more than 128
+// bytes.
 type Vocabulary struct {
-	tok     *tokenizer.Tokenizer
-	size    int
-	ends    []int32
-	longest int // bytes of a token
-	trie    trie
-	same    map[int32][]int32 // further tokens with the same bytes as the key
+	tok  *tokenizer.Tokenizer
+	size int
+	ends []int32
+
+	trie trie
+	same map[int32][]int32 // further tokens with the same bytes as the key
 
 	mu     sync.Mutex // guards slices
 	slices []*slice   // those in use first
@@ -53,11 +54,11 @@ func NewVocabulary(tok *tokenizer.Tokenizer, ends ...int32) (*Vocabulary, error)
 			continue
 		}
 		b, _, ok := tok.Token(id)
-		if !ok {
+		if !ok || len(b) > far {
 			continue
 		}
 		all = append(all, token{b, id})
-		v.longest = max(v.longest, len(b))
+
 		if len(b) == 1 {
 			alone[b[0]] = true
 		}
