@@ -131,7 +131,7 @@ func (a *Automaton) MemoryBytes() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.p
-	return a.kept + 20*len(p.nodes) + 8*len(p.ranges) + 4*len(p.targets) + 24*len(p.loops) + 24*len(a.set.slots)
+	return a.kept + 16*cap(p.nodes) + 4*cap(p.need) + 8*cap(p.ranges) + 4*cap(p.targets) + 48*cap(p.loops) + 24*len(a.set.slots) + 16*cap(a.queue)
 }
 
 // next is where byte b leads from c; nil if it doesn't fit.
@@ -336,7 +336,7 @@ func (a *Automaton) intern() *config {
 	}
 	c.lone = a.p.lone(ts)
 	a.configs[sum] = c
-	a.kept += 150 + 16*len(ts)
+	a.kept += 260 + 16*len(ts)
 	return c
 }
 
@@ -388,10 +388,10 @@ func (a *Automaton) makeEdges(c *config) *edges {
 		n := &a.p.nodes[c.threads[0].node]
 		e.lo, e.hi = n.lo, n.hi
 		e.next, e.of = make([]atomic.Pointer[config], 2), []byte{0, n.lo}
-		a.kept += 80
+		a.kept += 112
 	} else {
 		a.classes(c, e)
-		a.kept += 350 + 9*len(e.next)
+		a.kept += 360 + 10*len(e.next)
 	}
 	c.edges.Store(e)
 	return e

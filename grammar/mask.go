@@ -93,11 +93,11 @@ func (a *Automaton) mask(v *Vocabulary, c *config) (*mask, error) {
 		if m.own {
 			m.base = a.shared(m.base)
 		}
-		a.kept += 100 + 4*len(m.ids)
+		a.kept += 80 + 4*cap(m.ids)
 		same.masks.Store(&maskOf{v, m, same.masks.Load()})
 	}
 	if c != same && c.maskFor(v) == nil {
-		a.kept += 24
+		a.kept += 32
 		c.masks.Store(&maskOf{v, m, c.masks.Load()})
 	}
 	return m, nil
@@ -257,9 +257,6 @@ func (w *walker) add(id int32) {
 func (w *walker) reached(id int32) {
 	if w.leaves == nil {
 		w.add(id)
-		for _, s := range w.v.same[id] {
-			w.add(s)
-		}
 		return
 	}
 	for _, l := range w.leaves[id] {

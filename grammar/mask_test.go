@@ -20,7 +20,7 @@ func wholeVocabulary(t fataler, v *Vocabulary, m *Matcher, live map[*config]bool
 	exact := m.a.exact(m.now)
 	for id := range int32(v.size) {
 		b, _, ok := v.tok.Token(id)
-		if !ok || v.tok.IsAdded(id) {
+		if !ok || v.tok.IsAdded(id) || len(b) > far {
 			continue
 		}
 		c := exact

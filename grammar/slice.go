@@ -163,7 +163,7 @@ func (v *Vocabulary) cut(l *loopSet, key string) *slice {
 			for len(pure) <= chars {
 				pure = append(pure, nil)
 			}
-			pure[chars] = append(append(pure[chars], id), v.same[id]...)
+			pure[chars] = append(pure[chars], id)
 		}
 		levels = append(levels, level{n, t.end[i], chars})
 		i++
@@ -222,11 +222,7 @@ func (v *Vocabulary) behind(s *slice, b byte) *leaves {
 	}
 	ls := &leaves{}
 	all := slices.Clone(s.rest[b])
-	for _, l := range s.rest[b] {
-		for _, id := range v.same[l.id] {
-			all = append(all, leaver{id, l.skip, l.chars})
-		}
-	}
+
 	suffix := func(l leaver) []byte {
 		t, _, _ := v.tok.Token(l.id)
 		return t[l.skip:]
