@@ -28,6 +28,8 @@ type Checked struct {
 	accept  *jsonschema.Schema
 	work    []int // see workOf
 	content content
+	// shared by all names of the tool
+	automaton *automatonOnce
 }
 
 // Name is the tool's name.

@@ -108,6 +108,8 @@ func compile(name string, raw []byte, world World) (c *Checked, err error) {
 		return nil, &SchemaError{name, "#", "applies more than 1,000,000 subschemas to one value"}
 	}
 	c.content = contentOf(root, plainRefs)
+	c.automaton = &automatonOnce{lang: c.content.lang, defs: c.content.defs}
+	c.content.lang, c.content.defs = nil, nil
 	return c, nil
 }
 

@@ -7,6 +7,8 @@ type content struct {
 	ebnf    string
 	quoted  string   // ebnf as a JSON string
 	reasons []string // why the grammar isn't inside the schema; none if it is
+	lang    *lang    // what ebnf writes, unless that is too large
+	defs    []*def   // those that lang refers to
 }
 
 // contentOf narrows a schema to a grammar of JSON objects.
@@ -34,7 +36,7 @@ func contentOf(root *value, plainRefs bool) content {
 		g, _ = write(&lang{kind: object, max: -1, rest: &lang{kind: anyValue}}, nil)
 	}
 	slices.Sort(n.reasons)
-	return content{g, string(appendString(nil, g)), n.reasons}
+	return content{g, string(appendString(nil, g)), n.reasons, l, defs}
 }
 
 // objectsOnly leaves out the values that aren't objects: arguments are one.

@@ -6,6 +6,11 @@
 // tag so that the model can hardly write anything else. Stream follows
 // argument bytes as they arrive and stops at the first that can't be JSON.
 //
+// For a decoder of our own there is the Automaton of a tool: what the grammar
+// for the engine derives, decided byte by byte, and Matcher, which follows a
+// text and gives the mask of the tokens of a Vocabulary that may come next.
+// Apply puts a mask on logits.
+//
 // What Check accepts and what the engine writes are two languages. The second
 // lies inside the first, in the spelling that models use: declared keys in
 // declared order, little white space, numbers of at most 15 digits. Where a
@@ -17,7 +22,10 @@
 // schema and resolves references, world.go closes it, compile.go and check.go
 // make the judge; merge.go and narrow.go turn the schema into a lang, lang.go
 // takes out what has no finite value, pattern.go and ebnf.go write it as a
-// grammar, tag.go as a structural tag; stream.go stands alone.
+// grammar, tag.go as a structural tag; stream.go stands alone. From the same
+// lang program.go makes an automaton with a stack, automaton.go runs it and
+// place.go counts for it; vocabulary.go and slice.go lay out tokens, mask.go
+// finds those that fit, matcher.go is one text.
 //
 // Around that: envelope.go words misfits for a model, undecided.go names what
 // Check leaves open, default.go puts defaults into arguments; lint.go takes a

@@ -548,17 +548,8 @@ func ends(l *lang) (lo, hi *big.Rat, loOpen, hiOpen bool) {
 // between the bounds.
 func (w *ebnf) between(l *lang) []string {
 	lo, hi, loOpen, hiOpen := ends(l)
-	// To the grid of 10^-places, with closed ends.
-	scale := new(big.Rat).SetInt(pow10(l.places))
-	a := ceil(new(big.Rat).Mul(lo, scale))
-	if loOpen && new(big.Rat).SetInt(a).Cmp(new(big.Rat).Mul(lo, scale)) == 0 {
-		a.Add(a, big.NewInt(1))
-	}
-	b := floor(new(big.Rat).Mul(hi, scale))
-	if hiOpen && new(big.Rat).SetInt(b).Cmp(new(big.Rat).Mul(hi, scale)) == 0 {
-		b.Sub(b, big.NewInt(1))
-	}
-	if a.Cmp(b) > 0 {
+	a, b, ok := grid(lo, hi, loOpen, hiOpen, l.places)
+	if !ok {
 		return nil
 	}
 	var alts []string

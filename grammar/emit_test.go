@@ -128,8 +128,12 @@ func TestNumbers(t *testing.T) {
 			if typ == "integer" && strings.Contains(n, ".") {
 				continue // written without a point
 			}
-			if got, want := rules.matches(`{"n": `+n+`}`), fits(n); got != want {
+			text := `{"n": ` + n + `}`
+			if got, want := rules.matches(text), fits(n); got != want {
 				t.Fatalf("%s: %s: written %v, fits %v\n%s", val, n, got, want, c.content.ebnf)
+			}
+			if got, want := accepts(automatonOf(t, c), text), fits(n); got != want {
+				t.Fatalf("%s: %s: accepted %v, fits %v", val, n, got, want)
 			}
 		}
 	})
