@@ -66,7 +66,7 @@ func (c *Checked) FillDefaults(arguments []byte) ([]byte, error) {
 		return nil, err
 	}
 	f := &filler{c: c, root: root, plainRefs: plainRefs, fits: map[*value]error{}}
-	out, err := f.text(arguments, []place{{root, c.accept, "#"}}, 0)
+	out, err := f.text(arguments, []located{{root, c.accept, "#"}}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +78,9 @@ func (c *Checked) FillDefaults(arguments []byte) ([]byte, error) {
 	return out, nil
 }
 
-// place is a schema that applies to a value: as written, compiled, and where
+// located is a schema that applies to a value: as written, compiled, and where
 // it stands.
-type place struct {
+type located struct {
 	v   *value
 	s   *jsonschema.Schema
 	loc string
@@ -96,15 +96,15 @@ type filler struct {
 }
 
 // all adds to places the schemas that apply to the same value as they do.
-func (f *filler) all(places []place) []place {
+func (f *filler) all(places []located) []located {
 	out := slices.Clip(places)
 	for i := 0; i < len(out); i++ {
 		p := out[i]
 		add := func(v *value, s *jsonschema.Schema, loc string) {
-			if v == nil || s == nil || v.kind != '{' || slices.ContainsFunc(out, func(q place) bool { return q.v == v }) {
+			if v == nil || s == nil || v.kind != '{' || slices.ContainsFunc(out, func(q located) bool { return q.v == v }) {
 				return
 			}
-			out = append(out, place{v, s, loc})
+			out = append(out, located{v, s, loc})
 		}
 		if r := p.v.get("$ref"); r != nil && r.kind == '"' && f.plainRefs {
 			t, _ := resolve(f.root, r.str)
@@ -130,8 +130,8 @@ func elemsOf(v *value) []*value {
 }
 
 // member gives the schemas of a member, nil if none is known.
-func (f *filler) member(places []place, key string) []place {
-	var out []place
+func (f *filler) member(places []located, key string) []located {
+	var out []located
 	for _, p := range places {
 		at := ""
 		v, s := p.v.get("properties").get(key), p.s.Properties[key]
@@ -153,13 +153,13 @@ func (f *filler) member(places []place, key string) []place {
 		if at == "" {
 			at = "/properties/" + escapePointer(key)
 		}
-		out = append(out, place{v, s, p.loc + at})
+		out = append(out, located{v, s, p.loc + at})
 	}
 	return out
 }
 
-func (f *filler) item(places []place, i int) []place {
-	var out []place
+func (f *filler) item(places []located, i int) []located {
+	var out []located
 	for _, p := range places {
 		v, s, loc := p.v.get("items"), p.s.Items2020, p.loc+"/items"
 		first, rest := p.v.get("prefixItems"), p.s.PrefixItems
@@ -179,7 +179,7 @@ func (f *filler) item(places []place, i int) []place {
 			v, s, loc = first.elems[i], rest[i], at+strconv.Itoa(i)
 		}
 		if v != nil && v.kind == '{' && s != nil {
-			out = append(out, place{v, s, loc})
+			out = append(out, located{v, s, loc})
 		}
 	}
 	return out
@@ -187,7 +187,7 @@ func (f *filler) item(places []place, i int) []place {
 
 // text fills one JSON text to which the places apply; depth counts the
 // defaults around it.
-func (f *filler) text(b []byte, places []place, depth int) ([]byte, error) {
+func (f *filler) text(b []byte, places []located, depth int) ([]byte, error) {
 	w := &writer{f: f, p: parser{b: b, depth: maxJSONDepth}, depth: depth}
 	if err := w.value(places, 0); err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ type writer struct {
 	depth  int
 }
 
-func (w *writer) value(places []place, level int) error {
+func (w *writer) value(places []located, level int) error {
 	p := &w.p
 	p.space()
 	if places = w.f.all(places); len(places) == 0 || p.b[p.i] != '{' && p.b[p.i] != '[' {
@@ -255,7 +255,7 @@ func (w *writer) value(places []place, level int) error {
 			if have[m.key] || required[m.key] {
 				continue
 			}
-			child := w.f.all(w.f.member([]place{at}, m.key))
+			child := w.f.all(w.f.member([]located{at}, m.key))
 			for _, q := range child {
 				d := q.v.get("default")
 				if d == nil {
@@ -275,7 +275,7 @@ func (w *writer) value(places []place, level int) error {
 	return nil
 }
 
-func requiredOf(places []place) map[string]bool {
+func requiredOf(places []located) map[string]bool {
 	m := map[string]bool{}
 	for _, p := range places {
 		for _, key := range p.s.Required {
@@ -297,7 +297,7 @@ func (w *writer) put(at int, key string, text []byte, first bool) {
 }
 
 // due is the text of a default, filled itself, if it fits the schema s.
-func (f *filler) due(d *value, s *jsonschema.Schema, loc string, places []place, depth, level int) ([]byte, error) {
+func (f *filler) due(d *value, s *jsonschema.Schema, loc string, places []located, depth, level int) ([]byte, error) {
 	if depth >= maxDefaultDepth {
 		return nil, &DefaultError{f.c.name, loc, "defaults hold one another without end"}
 	}

@@ -133,7 +133,7 @@ type subject struct {
 // objectPlace is a schema of objects: the root, a parameter, an item.
 type objectPlace struct {
 	loc    string
-	places []place // all that apply to it
+	places []located // all that apply to it
 	params []*param
 	root   bool
 }
@@ -143,7 +143,7 @@ type param struct {
 	name     string
 	words    []string
 	loc      string
-	places   []place
+	places   []located
 	union    bool // more than one branch of anyOf or oneOf beside null
 	types    []string
 	about    string
@@ -177,7 +177,7 @@ func subjectOf(d *Described) *subject {
 	}
 	plainRefs, _ := survey(d.Name, s.root) // compiled, so it has no error
 	w := &surveyor{s: s, f: &filler{c: c, root: s.root, plainRefs: plainRefs}, seen: map[*value]bool{}, inside: map[*value]bool{}}
-	w.objects([]place{{s.root, c.accept, "#"}}, 0)
+	w.objects([]located{{s.root, c.accept, "#"}}, 0)
 	return s
 }
 
@@ -228,7 +228,7 @@ type surveyor struct {
 
 // effective is what applies to a value: f.all, and the branch of a union that
 // isn't null. branches are those of a union proper.
-func (w *surveyor) effective(places []place) (out []place, branches []place) {
+func (w *surveyor) effective(places []located) (out []located, branches []located) {
 	out = w.f.all(places)
 	for i := 0; i < len(out); i++ {
 		p := out[i]
@@ -237,7 +237,7 @@ func (w *surveyor) effective(places []place) (out []place, branches []place) {
 			if u == "oneOf" {
 				subs = p.s.OneOf
 			}
-			var some []place
+			var some []located
 			for k, e := range elemsOf(p.v.get(u)) {
 				if k >= len(subs) || e.kind != '{' {
 					continue
@@ -245,11 +245,11 @@ func (w *surveyor) effective(places []place) (out []place, branches []place) {
 				if t := e.get("type"); t != nil && t.str == "null" {
 					continue
 				}
-				some = append(some, place{e, subs[k], p.loc + "/" + u + "/" + strconv.Itoa(k)})
+				some = append(some, located{e, subs[k], p.loc + "/" + u + "/" + strconv.Itoa(k)})
 			}
 			if len(some) == 1 {
 				for _, q := range w.f.all(some) {
-					if !slices.ContainsFunc(out, func(o place) bool { return o.v == q.v }) {
+					if !slices.ContainsFunc(out, func(o located) bool { return o.v == q.v }) {
 						out = append(out, q)
 					}
 				}
@@ -262,20 +262,20 @@ func (w *surveyor) effective(places []place) (out []place, branches []place) {
 }
 
 // pointer is the place in the function object.
-func (p place) pointer() string { return "/parameters" + strings.TrimPrefix(p.loc, "#") }
+func (p located) pointer() string { return "/parameters" + strings.TrimPrefix(p.loc, "#") }
 
-func (w *surveyor) objects(places []place, level int) {
+func (w *surveyor) objects(places []located, level int) {
 	places, branches := w.effective(places)
 	w.object(places, level)
 	for _, b := range branches {
 		if !w.inside[b.v] {
 			w.inside[b.v] = true
-			w.objects([]place{b}, level)
+			w.objects([]located{b}, level)
 		}
 	}
 }
 
-func (w *surveyor) object(places []place, level int) {
+func (w *surveyor) object(places []located, level int) {
 	key, loc := places[0].v, places[0].pointer()
 	for _, p := range places {
 		if len(p.v.get("properties").list()) > 0 {
@@ -301,7 +301,7 @@ func (w *surveyor) object(places []place, level int) {
 				continue
 			}
 			p := &param{name: m.key, words: wordsOf(m.key), loc: own[0].pointer(), root: o.root, required: required[m.key], level: level + 1, in: o}
-			var branches []place
+			var branches []located
 			p.places, branches = w.effective(own)
 			p.union = len(branches) > 0
 			for _, q := range append(slices.Clip(p.places), branches...) {
@@ -312,14 +312,14 @@ func (w *surveyor) object(places []place, level int) {
 			w.s.params = append(w.s.params, p)
 			w.below(p.places, level+1)
 			for _, b := range branches {
-				w.below(w.f.all([]place{b}), level+1)
+				w.below(w.f.all([]located{b}), level+1)
 			}
 		}
 	}
 }
 
 // below looks for objects in a value: itself, its items, the values of a map.
-func (w *surveyor) below(places []place, level int) {
+func (w *surveyor) below(places []located, level int) {
 	if level > maxSchemaDepth {
 		return
 	}
@@ -331,11 +331,11 @@ func (w *surveyor) below(places []place, level int) {
 			if sub == nil || sub.kind != '{' {
 				continue
 			}
-			var inner []place
+			var inner []located
 			if key == "items" {
-				inner = w.f.item([]place{p}, len(elemsOf(p.v.get("prefixItems"))))
+				inner = w.f.item([]located{p}, len(elemsOf(p.v.get("prefixItems"))))
 			} else {
-				inner = w.f.member([]place{{v: p.v.without("properties"), s: p.s, loc: p.loc}}, "")
+				inner = w.f.member([]located{{v: p.v.without("properties"), s: p.s, loc: p.loc}}, "")
 			}
 			if len(inner) == 0 || w.inside[sub] {
 				continue
@@ -344,7 +344,7 @@ func (w *surveyor) below(places []place, level int) {
 			eff, branches := w.effective(inner)
 			w.below(eff, level+1)
 			for _, b := range branches {
-				w.below(w.f.all([]place{b}), level+1)
+				w.below(w.f.all([]located{b}), level+1)
 			}
 		}
 	}

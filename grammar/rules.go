@@ -71,7 +71,7 @@ var rules = []Rule{
 		object: func(s *subject, o *objectPlace, say say) {
 			for _, p := range o.places {
 				for _, e := range elemsOf(p.v.get("required")) {
-					known := slices.ContainsFunc(o.places, func(q place) bool {
+					known := slices.ContainsFunc(o.places, func(q located) bool {
 						sub := q.v.get("properties").get(e.str)
 						return sub != nil && !sub.isFalse() || hasAny(q.v, "patternProperties", "oneOf", "anyOf", "$dynamicRef", "if", "dependentSchemas")
 					})
@@ -166,7 +166,7 @@ var rules = []Rule{
 				if !strings.Contains(text, " ") && text[:min(1, len(text))] != "<" {
 					return
 				}
-				if m := order.FindString(text); m != "" {
+				if m := command.FindString(text); m != "" {
 					say(loc, "says %q", m)
 				}
 			})
@@ -436,7 +436,7 @@ var rules = []Rule{
 		Title: "the schema doesn't say whether other keys fit",
 		Fix:   "additionalProperties: false; this sidecar reads it so, other hosts don't",
 		object: func(s *subject, o *objectPlace, say say) {
-			if o.root && len(o.params) > 0 && !slices.ContainsFunc(o.places, func(p place) bool {
+			if o.root && len(o.params) > 0 && !slices.ContainsFunc(o.places, func(p located) bool {
 				return hasAny(p.v, "additionalProperties", "unevaluatedProperties", "patternProperties")
 			}) {
 				say(o.loc, "silent about keys other than %s", quoteAll(namesOf(o.params)))
@@ -515,7 +515,7 @@ const largeTool = 4096
 var (
 	validName    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	controlToken = regexp.MustCompile(`<\|[A-Za-z0-9_ ]{1,40}\|>|</?(?:tool_call|tool_response|tools|think)>|\[/?INST\]|<<SYS>>|<(?:start|end)_of_turn>|<｜[^>]{1,40}｜>`)
-	order        = regexp.MustCompile(`(?i)ignore (?:all |any )?(?:of )?(?:the )?(?:previous|prior|above|other) (?:instructions|tools|prompts)|(?:do not|don't|never) (?:tell|inform|mention|reveal|show)(?: this| it)?(?: to)? (?:the )?user|before (?:using|calling) any other tool|(?:always|must) (?:call|use) this tool (?:first|before)|<important>`)
+	command      = regexp.MustCompile(`(?i)ignore (?:all |any )?(?:of )?(?:the )?(?:previous|prior|above|other) (?:instructions|tools|prompts)|(?:do not|don't|never) (?:tell|inform|mention|reveal|show)(?: this| it)?(?: to)? (?:the )?user|before (?:using|calling) any other tool|(?:always|must) (?:call|use) this tool (?:first|before)|<important>`)
 	exclusive    = regexp.MustCompile(`(?i)mutually exclusive|exclude each other|not both|(?:only|exactly|at most) one of|(?:can ?not|can't|must not|may not) be (?:used|combined|set|given)(?: together)? (?:with|if|when)`)
 	pathKind     = regexp.MustCompile(`(?i)absolute|relative|canonical|root|workspace|working directory|home|uri|url|bucket|key|/`)
 	timeFormat   = regexp.MustCompile(`(?i)iso|rfc|yyyy|hh:mm|\d\d:\d\d|\d{4}-\d\d|unix|epoch|cron|duration|relative`)
@@ -683,16 +683,16 @@ func tighter(v *value, key, exclusive string, draft, sign int) (r *big.Rat, name
 }
 
 // mapOf tells whether some schema admits undeclared keys by name.
-func mapOf(places []place) bool {
-	return slices.ContainsFunc(places, func(p place) bool {
+func mapOf(places []located) bool {
+	return slices.ContainsFunc(places, func(p located) bool {
 		a := p.v.get("additionalProperties")
 		return a != nil && a.kind == '{' && len(a.members) > 0 || hasAny(p.v, "unevaluatedProperties")
 	})
 }
 
 // constrained tells whether the schema itself relates its keys.
-func constrained(places []place) bool {
-	return slices.ContainsFunc(places, func(p place) bool {
+func constrained(places []located) bool {
+	return slices.ContainsFunc(places, func(p located) bool {
 		return hasAny(p.v, "oneOf", "anyOf", "not", "if", "dependentSchemas", "dependencies", "dependentRequired")
 	})
 }
