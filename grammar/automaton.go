@@ -11,8 +11,9 @@ import (
 // An Automaton decides byte by byte what a model may write as arguments of a
 // tool: the language that Tag gives to an engine, with these differences. A
 // string with maxLength may use escapes freely, while the engine counts the
-// characters of their spelling. And no more than 128 brackets are open at once.
-// From every place that it reaches the end can be reached.
+// characters of their spelling. No more than 128 brackets are open at once. And
+// a grammar too large for the engine is kept here. From every place that it
+// reaches the end can be reached.
 //
 // It is determinised as it is used. What was found out, masks included, is
 // kept for all that use the automaton, up to maxKept bytes; beyond that it

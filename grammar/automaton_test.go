@@ -46,6 +46,7 @@ func (w *twin) ends(n *ebnfNode, i int) []int {
 	if out, ok := w.memo[key]; ok {
 		return out
 	}
+	w.memo[key] = nil // a rule that begins with itself adds nothing by that
 	found := map[int]bool{}
 	switch n.op {
 	case 'l':
@@ -376,4 +377,16 @@ func TestHostileAutomaton(t *testing.T) {
 			t.Errorf("%s: too much", tt.name)
 		}
 	}
+}
+
+// TestReferenceCycle: a definition that offers itself adds nothing by that.
+func TestReferenceCycle(t *testing.T) {
+	c := compileTest(t, `{"properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/b"},{"type":"string"}]},"b":{"anyOf":[{"$ref":"#/$defs/a"},{"type":"null"}]}}}`, Closed)
+	a := automatonOf(t, c)
+	for text, want := range map[string]bool{`{"a": "x"}`: true, `{"a":null}`: true, `{}`: true, `{"a":1}`: false, `{"a":"x"`: false} {
+		if accepts(a, text) != want {
+			t.Errorf("%s: accepted %v", text, !want)
+		}
+	}
+	checkTwin(t, c, 20)
 }

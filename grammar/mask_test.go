@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -13,7 +14,8 @@ import (
 )
 
 // wholeVocabulary is the slow twin of masks: every token's bytes through the
-// automaton from this very place, and then a search for a way to the end.
+// automaton from this very place, and then, unless live is nil, a search for a
+// way to the end.
 func wholeVocabulary(t fataler, v *Vocabulary, m *Matcher, live map[*config]bool) bitmap {
 	t.Helper()
 	out := make(bitmap, v.Words())
@@ -33,7 +35,7 @@ func wholeVocabulary(t fataler, v *Vocabulary, m *Matcher, live map[*config]bool
 				break
 			}
 		}
-		if c != nil && canEnd(t, m.a, c, live) {
+		if c != nil && (live == nil || canEnd(t, m.a, c, live)) {
 			out.set(id)
 		}
 	}
@@ -47,14 +49,15 @@ func wholeVocabulary(t fataler, v *Vocabulary, m *Matcher, live map[*config]bool
 
 // canEnd searches for a way from c to an accepting config.
 func canEnd(t fataler, a *Automaton, c *config, live map[*config]bool) bool {
-	_, ok := ending(t, a, c, live)
+	_, ok, _ := ending(t, a, c, live)
 	return ok
 }
 
 // ending finds bytes that lead from c to an accepting config, or to a live one.
-func ending(t fataler, a *Automaton, c *config, live map[*config]bool) ([]byte, bool) {
+// It gets tired of schemas that recurse too widely.
+func ending(t fataler, a *Automaton, c *config, live map[*config]bool) (text []byte, ok, tired bool) {
 	if c.accepting || live[c] {
-		return nil, true
+		return nil, true, false
 	}
 	type at struct {
 		c  *config
@@ -62,14 +65,21 @@ func ending(t fataler, a *Automaton, c *config, live map[*config]bool) ([]byte, 
 	}
 	// What closes comes first, so that the search is short.
 	choices := func(c *config) []byte {
-		of := slices.Clone(a.edgesOf(c).of[1:])
-		slices.SortStableFunc(of, func(x, y byte) int { return strings.IndexByte(closers, x) - strings.IndexByte(closers, y) })
+		e := a.edgesOf(c)
+		of := slices.Clone(e.of[1:])
+		order := closers
+		if e.index('~') != 0 { // in a string
+			order += "\""
+		}
+		slices.SortStableFunc(of, func(x, y byte) int { return strings.LastIndexByte(order, x) - strings.LastIndexByte(order, y) })
 		return of
 	}
 	seen := map[*config]bool{c: true}
 	path := []at{{c, choices(c)}}
-	var text []byte
-	for len(path) > 0 {
+	for steps := 0; len(path) > 0; steps++ {
+		if steps > 500_000 {
+			return nil, false, true
+		}
 		top := &path[len(path)-1]
 		if len(top.of) == 0 || len(path) > 100_000 {
 			path = path[:len(path)-1]
@@ -92,17 +102,17 @@ func ending(t fataler, a *Automaton, c *config, live map[*config]bool) ([]byte, 
 				live[p.c] = true
 			}
 			live[n] = true
-			return text, true
+			return text, true, false
 		}
 		path = append(path, at{n, choices(n)})
 	}
-	return nil, false
+	return nil, false, false
 }
 
-const closers = " ,0]}\""
+const closers = "{[tn ,0\"]}" // the last first
 
 // walk goes through random tokens that masks allow, n at most and then on the
-// way to the end that ending finds. visit sees every place.
+// way to the end that ending finds; nil if it got tired. visit sees every place.
 func walk(t fataler, a *Automaton, v *Vocabulary, rng *rand.Rand, n int, visit func(m *Matcher, text []byte, mask bitmap)) []byte {
 	t.Helper()
 	m := a.Matcher(v)
@@ -117,8 +127,11 @@ func walk(t fataler, a *Automaton, v *Vocabulary, rng *rand.Rand, n int, visit f
 			visit(m, text, mask)
 		}
 		if i >= n && !hurry {
-			var ok bool
-			if rest, ok = ending(t, a, a.exact(m.now), map[*config]bool{}); !ok {
+			var ok, tired bool
+			if rest, ok, tired = ending(t, a, a.exact(m.now), map[*config]bool{}); tired {
+				return nil
+			}
+			if !ok {
 				t.Fatalf("no end after %q", text)
 			}
 			hurry = true
@@ -453,4 +466,75 @@ func FuzzAdvanceBytes(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestMaskPlaces compares masks at places that random texts seldom reach.
+func TestMaskPlaces(t *testing.T) {
+	v := qwenVocabulary(t)
+	a250 := strings.Repeat("a", 250)
+	for _, tt := range []struct{ schema, text string }{
+		{`{"type":"string","pattern":"^p:([a-z-]+)?:x$"}`, `p:`},
+		{`{"type":"string","pattern":"^p:([a-z-]{3,9})?:x$"}`, `p:a`},
+		{`{"type":"string","pattern":"\\\\+$"}`, `x`},
+		{`{"type":"string","maxLength":400}`, a250},
+		{`{"type":"string","maxLength":400}`, a250 + a250[:40]},
+		{`{"type":"string","maxLength":400}`, a250 + a250[:145]},
+		{`{"type":"string","minLength":3,"maxLength":260}`, a250 + "é\\"},
+		{`{"type":"string","pattern":"^[a-z]{2,300}x?[0-9]{1,200}$"}`, a250 + "x11"},
+	} {
+		c := compileTest(t, `{"properties":{"a":`+tt.schema+`},"required":["a"]}`, Closed)
+		m := automatonOf(t, c).Matcher(v)
+		text := `{"a": "` + tt.text
+		if err := m.AdvanceBytes([]byte(text)); err != nil {
+			t.Fatalf("%s: %q: %v", tt.schema, text, err)
+		}
+		mask := make(bitmap, v.Words())
+		if err := m.Mask(mask); err != nil {
+			t.Fatal(err)
+		}
+		compareMasks(t, v, c, []byte(text), mask, wholeVocabulary(t, v, m, map[*config]bool{}))
+	}
+}
+
+// TestBounds: strings and lists of just the allowed sizes fit, however they
+// are fed; one more or one less doesn't.
+func TestBounds(t *testing.T) {
+	for _, n := range []int{1, 2, 100, 127, 128, 129, 130, 200, 300, 1000} {
+		for _, char := range []string{"a", "é", `\n`, `\u00e9`, "😀"} {
+			for _, tt := range []struct{ schema, head, tail string }{
+				{fmt.Sprintf(`{"type":"string","maxLength":%d}`, n), `"`, `"`},
+				{fmt.Sprintf(`{"type":"string","minLength":1,"maxLength":%d}`, n), `"`, `"`},
+				{fmt.Sprintf(`{"type":"string","pattern":"^[^b]{1,%d}b+$"}`, n), `"`, `bb"`},
+				{fmt.Sprintf(`{"type":"array","items":{"type":"string","maxLength":%d},"maxItems":2}`, n), `["", "`, `"]`},
+			} {
+				if char == `\u00e9` && strings.Contains(tt.schema, "pattern") {
+					continue // not how a class spells it
+				}
+				c := compileTest(t, `{"properties":{"a":`+tt.schema+`},"required":["a"]}`, Closed)
+				a := automatonOf(t, c)
+				for _, k := range []int{n - 1, n, n + 1} {
+					text := `{"a": ` + tt.head + strings.Repeat(char, k) + tt.tail + `}`
+					want := k <= n && (k > 0 || !strings.Contains(tt.schema, "1,") && !strings.Contains(tt.schema, `"minLength":1`))
+					if got := accepts(a, text); got != want {
+						t.Errorf("%s: %d times %q: accepted %v", tt.schema, k, char, got)
+					}
+					m := a.Matcher(nil)
+					var err error
+					for i := 0; i < len(text) && err == nil; i += 3 {
+						err = m.AdvanceBytes([]byte(text[i:min(i+3, len(text))]))
+					}
+					if got := err == nil && m.Accepts(); got != want {
+						t.Errorf("%s: %d times %q in pieces: accepted %v", tt.schema, k, char, got)
+					}
+				}
+			}
+		}
+		c := compileTest(t, fmt.Sprintf(`{"properties":{"a":{"type":"array","items":{"type":"null"},"minItems":%d,"maxItems":%d}},"required":["a"]}`, n, n+1), Closed)
+		for k := n - 1; k <= n+2; k++ {
+			list := strings.TrimSuffix(strings.Repeat("null,", k), ",")
+			if got, want := accepts(automatonOf(t, c), `{"a":[`+list+`]}`), k >= n && k <= n+1; got != want {
+				t.Errorf("%d to %d items: %d accepted %v", n, n+1, k, got)
+			}
+		}
+	}
 }

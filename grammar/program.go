@@ -424,13 +424,13 @@ func (w *assembler) object(l *lang, next int32) int32 {
 
 // ---- strings
 
-// charRanges are the characters that a set spells, by their first byte; next
-// follows each of them.
+// char is one character of a set, as it is spelled.
 func (w *assembler) char(s charSet, anyEscape bool, next int32) int32 {
-	var rs []byteRange
+	var seqs [][]bytePair
 	for i := 0; i < len(s.raw); i += 2 {
-		rs = w.runes(rs, s.raw[i], s.raw[i+1], next)
+		seqs = runes(seqs, s.raw[i], s.raw[i+1])
 	}
+	rs := w.sequences(seqs, next)
 	switch {
 	case anyEscape:
 		rs = append(rs, byteRange{'\\', '\\', w.escape(next)})
@@ -464,54 +464,80 @@ func (w *assembler) escape(next int32) int32 {
 	return w.set(append(rs, byteRange{'u', 'u', u}))
 }
 
-// runes appends the ranges of first bytes of the characters lo to hi, none of
-// them a surrogate. Ends of one length and one first byte get their own tails.
-func (w *assembler) runes(rs []byteRange, lo, hi rune, next int32) []byteRange {
+// A bytePair is the bytes from lo to hi.
+type bytePair struct{ lo, hi byte }
+
+// runes appends the characters lo to hi, none of them a surrogate, as
+// sequences of byte ranges in order. The first ranges of two sequences, of
+// these or of other characters, are equal or disjoint.
+func runes(seqs [][]bytePair, lo, hi rune) [][]bytePair {
 	for _, top := range []rune{0x7F, 0x7FF, 0xFFFF} {
 		if lo <= top && hi > top {
-			rs = w.runes(rs, lo, top, next)
+			seqs = runes(seqs, lo, top)
 			lo = top + 1
 		}
 	}
-	if hi <= 0x7F {
-		return append(rs, byteRange{byte(lo), byte(hi), next})
-	}
-	return w.sequences(rs, utf8.AppendRune(nil, lo), utf8.AppendRune(nil, hi), next)
+	return spans(seqs, nil, utf8.AppendRune(nil, lo), utf8.AppendRune(nil, hi))
 }
 
-// sequences appends the byte strings from a to b, of one length, whose bytes
-// after the first are 80 to BF.
-func (w *assembler) sequences(rs []byteRange, a, b []byte, next int32) []byteRange {
+// spans appends the byte strings from a to b behind head. They are of one
+// length, and their bytes after the first of a character are 80 to BF.
+func spans(seqs [][]bytePair, head []bytePair, a, b []byte) [][]bytePair {
+	head = slices.Clip(head)
 	if len(a) == 1 {
-		return append(rs, byteRange{a[0], b[0], next})
+		return append(seqs, append(head, bytePair{a[0], b[0]}))
 	}
-	lows := func(s []byte) bool { return !slices.ContainsFunc(s, func(c byte) bool { return c != 0x80 }) }
-	highs := func(s []byte) bool { return !slices.ContainsFunc(s, func(c byte) bool { return c != 0xBF }) }
+	all := func(s []byte, c byte) bool {
+		return !slices.ContainsFunc(s, func(x byte) bool { return x != c })
+	}
 	floor, top := slices.Repeat([]byte{0x80}, len(a)-1), slices.Repeat([]byte{0xBF}, len(a)-1)
-	tail := func(a, b []byte) int32 {
-		if lows(a) && highs(b) {
-			return w.tail(len(a), next)
-		}
-		sub := w.sequences(nil, a, b, next)
-		return w.set(sub)
-	}
 	if a[0] == b[0] {
-		return append(rs, byteRange{a[0], a[0], tail(a[1:], b[1:])})
+		return spans(seqs, append(head, bytePair{a[0], a[0]}), a[1:], b[1:])
 	}
 	from, to := a[0], b[0]
-	if !lows(a[1:]) {
-		rs = append(rs, byteRange{from, from, tail(a[1:], top)})
+	if !all(a[1:], 0x80) {
+		seqs = spans(seqs, append(head, bytePair{from, from}), a[1:], top)
 		from++
 	}
-	last := !highs(b[1:])
+	last := !all(b[1:], 0xBF)
 	if last {
 		to--
 	}
 	if from <= to {
-		rs = append(rs, byteRange{from, to, w.tail(len(a)-1, next)})
+		full := append(head, bytePair{from, to})
+		for range floor {
+			full = append(full, bytePair{0x80, 0xBF})
+		}
+		seqs = append(seqs, full)
 	}
 	if last {
-		rs = append(rs, byteRange{b[0], b[0], tail(floor, b[1:])})
+		seqs = spans(seqs, append(head, bytePair{b[0], b[0]}), floor, b[1:])
+	}
+	return seqs
+}
+
+// sequences is a trie of the sequences: ranges of first bytes, disjoint.
+func (w *assembler) sequences(seqs [][]bytePair, next int32) []byteRange {
+	var rs []byteRange
+	for i := 0; i < len(seqs); {
+		first := seqs[i][0]
+		var tails [][]bytePair
+		full := true
+		k := i
+		for ; k < len(seqs) && seqs[k][0] == first; k++ {
+			t := seqs[k][1:]
+			tails = append(tails, t)
+			full = full && !slices.ContainsFunc(t, func(p bytePair) bool { return p != bytePair{0x80, 0xBF} })
+		}
+		to := next
+		switch {
+		case full:
+			to = w.tail(len(tails[0]), next)
+		default:
+			to = w.set(w.sequences(tails, next))
+		}
+		rs = append(rs, byteRange{first.lo, first.hi, to})
+		i = k
 	}
 	return rs
 }

@@ -325,8 +325,12 @@ func (a *Automaton) slicing(v *Vocabulary, c *config) (best slicing, ok bool) {
 			if left[set] < far && others {
 				continue
 			}
-			k.exits = byteSet{}
-			k.exits.add('"', '"')
+			var quote byteSet
+			quote.add('"', '"')
+			if k.exits != quote {
+				k.exit = nil // what the token holds before the quote matters
+			}
+			k.exits = quote
 		}
 		cs = append(cs, k)
 	}
