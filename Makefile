@@ -58,10 +58,10 @@ test-unit: ## stage: go test ./... (needs nothing but Go)
 test-race: ## stage: the packages with concurrency under the race detector
 	$(GOTEST) -race $$(tools/concurrent.sh)
 test-install: engines .venv/clients $(NODE) $(JUDGES) $(VOCABULARIES) ## stage: install what the next stages need
-# Every tenth schema of the sample is walked by xgrammar; SIDECAR_JUDGE_EVERY=1
-# walks all of them, which takes an hour or more.
+# Every fifth schema of the sample is walked by xgrammar; SIDECAR_JUDGE_EVERY=1
+# walks all of them, which takes about ten minutes.
 test-judges: $(JUDGES) $(VOCABULARIES) ## stage: tests tagged judges (oracles in Python)
-	SIDECAR_JUDGE_EVERY=$${SIDECAR_JUDGE_EVERY:-10} tools/tagged.sh judges '' -timeout 25m
+	SIDECAR_JUDGE_EVERY=$${SIDECAR_JUDGE_EVERY:-5} tools/tagged.sh judges '' -timeout 25m
 test-vllm: .venv/vllm models ## stage: tests tagged engines, named TestVLLM…, on a real vLLM
 	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestVLLM -v -timeout 20m -p 1
 test-sglang: .venv/sglang models ## stage: the same, named TestSGLang…, on a real SGLang
