@@ -100,12 +100,13 @@ func (s *stages) retrieve(t *turn) error {
 	return nil
 }
 
-// usable says whether a tool of the server can be held to its schema; one that
-// can't be is not shown, and the record says why. What is wrong with a client's
-// own tool, or with the one that it names, is said to the client: see constrain.
+// usable says whether a tool can be held to its schema; one that can't be is not
+// shown, and the record says why. The client is told instead (see constrain) where
+// it can mend it and is told every time: of a tool that it names, and of its own
+// tools when all of them stand in front.
 func (s *stages) usable(t *turn, i int) bool {
 	tool := t.set.Index().Tool(i)
-	if !s.cfg.Grammar || i < t.set.Client() || t.choice.Mode == grammar.Named && tool.Name == t.choice.Name {
+	if !s.cfg.Grammar || t.choice.Mode == grammar.Named && tool.Name == t.choice.Name || i < t.set.Client() && s.allInFront(t.set) {
 		return true
 	}
 	_, err := grammar.Compile(grammar.Tool{Name: tool.Name, Schema: tool.Schema}, s.cfg.World)

@@ -930,6 +930,15 @@ func TestToolThatCannotBeChecked(t *testing.T) {
 	if sent := eng.took(); strings.Contains(string(sent[0].raw), "bad") {
 		t.Errorf("the prompt shows it: %s", sent[0].raw)
 	}
+	// among many tools of the client it is left out as well, found or not
+	many := strings.TrimSuffix(toolList(200), "]") + "," + strings.Replace(bad, `"x"`, `"Weather by x."`, 1) + "]"
+	for _, words := range []string{"weather by x", "invoice"} {
+		eng.say(scriptedReply{text: "ok"})
+		status, _, reply := s.ask(chatBody(many, `[{"role":"user","content":"`+words+`"}]`, ""))
+		if sent := eng.took(); status != 200 || strings.Contains(string(sent[0].raw), `"bad"`) {
+			t.Errorf("%s: status %d: %s", words, status, reply)
+		}
+	}
 	for _, body := range []string{chatBody("["+bad+"]", user, ""), chatBody(toolList(3), user, `,"tool_choice":{"type":"function","function":{"name":"bad"}}`)} {
 		if status, _, reply := s.ask(body); status != 400 || !strings.Contains(string(reply), "bad") || !strings.Contains(string(reply), "pattern") {
 			t.Errorf("status %d: %s", status, reply)
