@@ -69,10 +69,13 @@ func (r DropReason) String() string {
 
 // Costs holds the schema tokens of an index's tools, filled as they are asked
 // for. It is safe for concurrent use.
-type Costs struct{ tokens []atomic.Int32 } // 1 + tokens; 0 means not counted yet
+type Costs struct {
+	tokens []atomic.Int32 // 1 + tokens; 0 means not counted yet
+	all    atomic.Int64   // the same for their sum
+}
 
 // NewCosts returns the empty memory of one index and one count function.
-func NewCosts(ix *Index) *Costs { return &Costs{make([]atomic.Int32, ix.Len())} }
+func NewCosts(ix *Index) *Costs { return &Costs{tokens: make([]atomic.Int32, ix.Len())} }
 
 // Of returns the tokens of a tool's canonical bytes.
 func (c *Costs) Of(ix *Index, tool int, count func(string) int) int {
@@ -84,6 +87,19 @@ func (c *Costs) Of(ix *Index, tool int, count func(string) int) int {
 	}
 	n := count(string(ix.tools[tool].Raw))
 	c.tokens[tool].Store(int32(n) + 1)
+	return n
+}
+
+// All returns the tokens of all tools together.
+func (c *Costs) All(ix *Index, count func(string) int) int {
+	if n := c.all.Load(); n > 0 {
+		return int(n - 1)
+	}
+	n := 0
+	for i := range ix.tools {
+		n += c.Of(ix, i, count)
+	}
+	c.all.Store(int64(n) + 1)
 	return n
 }
 

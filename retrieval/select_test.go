@@ -142,6 +142,10 @@ func TestSelectKeepsItsBounds(t *testing.T) {
 func TestCostsConcurrently(t *testing.T) {
 	ix := selectIndex(t)
 	c := NewCosts(ix)
+	all := 0
+	for i := range ix.Len() {
+		all += len(ix.Tool(i).Raw)
+	}
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Add(1)
@@ -150,6 +154,11 @@ func TestCostsConcurrently(t *testing.T) {
 			for i := range ix.Len() {
 				if got := c.Of(ix, i, bytesOf); got != len(ix.Tool(i).Raw) {
 					t.Errorf("tool %d: %d tokens", i, got)
+				}
+			}
+			for range 2 {
+				if got := c.All(ix, bytesOf); got != all {
+					t.Errorf("%d tokens in all, want %d", got, all)
 				}
 			}
 		}()

@@ -65,11 +65,7 @@ func (s *stages) allInFront(set *catalog.Catalog) bool {
 
 // allTokens is the price of showing every tool.
 func (s *stages) allTokens(set *catalog.Catalog) int {
-	n := 0
-	for i := range set.Index().Len() {
-		n += set.Costs(s.cfg.Counter.Name()).Of(set.Index(), i, s.cfg.Counter.Count)
-	}
-	return n
+	return set.Costs(s.cfg.Counter.Name()).All(set.Index(), s.cfg.Counter.Count)
 }
 
 func shown(t *retrieval.Tool) prefix.Shown {
