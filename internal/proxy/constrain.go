@@ -18,9 +18,6 @@ func (t *turn) allows(name string) bool {
 func (s *stages) constrain(t *turn) error {
 	var err error
 	t.offered, t.canSearch = map[string]*grammar.Checked{}, false
-	if t.choice.Mode == grammar.None {
-		t.record.Constraint = "none"
-	}
 	ix := t.set.Index()
 	var tools []*grammar.Checked
 	for _, shown := range t.conv.Shown() {

@@ -60,7 +60,7 @@ type toolCall struct {
 	id, name  string
 	arguments strings.Builder
 	syntax    grammar.Stream
-	complete  bool
+	complete  bool // of a search: its end was seen
 }
 
 // delta is one step of one choice as the client sees it.
@@ -208,7 +208,6 @@ func (r *generation) take(c *choice, events []wire.Event) ([]delta, error) {
 			if !k.syntax.Done() {
 				return out, &misfit{message: fmt.Sprintf("arguments of %s end in the middle", k.name)}
 			}
-			k.complete = true
 		case wire.Malformed:
 			return out, &misfit{message: "malformed tool call: " + e.Text}
 		}
@@ -259,7 +258,7 @@ func (r *generation) chunk(data []byte, includeUsage bool) ([][]byte, error) {
 	}
 	v, _ := o.Get("choices")
 	elements := openai.Elements(v)
-	again := r.earlier != nil && r.earlier.rounds > 0
+	again := r.earlier != nil && r.earlier.Rounds > 0
 	if again {
 		o.Set("id", r.earlier.id)
 		o.Set("created", r.earlier.created)
@@ -315,7 +314,7 @@ func (r *generation) choiceChunk(head *openai.Object, v openai.Value) ([][]byte,
 		return nil, errors.New("the engine parsed tool calls although it was sent no tools")
 	}
 	do.Delete("tool_calls")
-	if r.earlier != nil && r.earlier.rounds > 0 {
+	if r.earlier != nil && r.earlier.Rounds > 0 {
 		do.Delete("role") // the client has it
 	}
 	for _, key := range []string{"reasoning_content", "reasoning"} {

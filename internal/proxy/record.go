@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -36,7 +37,7 @@ type Record struct {
 	Searches       []Search `json:"searches,omitempty"` // of the model, answered within the request
 	Dropped        []string `json:"dropped,omitempty"`  // found but not added, and why
 
-	Constraint string   `json:"constraint"`        // structural tag, checked, none or off
+	Constraint string   `json:"constraint"`        // structural tag, checked or off
 	Checked    []string `json:"checked,omitempty"` // tools whose arguments the tag can't hold exactly, and why
 	Fallback   string   `json:"fallback,omitempty"`
 	Shaped     []Shaped `json:"shaped,omitempty"`
@@ -215,16 +216,8 @@ func (r *records) report() Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.sum
-	s.PassReasons, s.Fallbacks, s.PrefixBreaks = clone(s.PassReasons), clone(s.Fallbacks), clone(s.PrefixBreaks)
+	s.PassReasons, s.Fallbacks, s.PrefixBreaks = maps.Clone(s.PassReasons), maps.Clone(s.Fallbacks), maps.Clone(s.PrefixBreaks)
 	return s
-}
-
-func clone(m map[string]int) map[string]int {
-	out := make(map[string]int, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
 }
 
 func (r *records) misfit() {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,10 +33,7 @@ func (s *stages) shape(t *turn) {
 // and only names that another tool_choice demands come behind it.
 func (s *stages) retrieve(t *turn) error {
 	ix := t.set.Index()
-	visible := map[string]bool{}
-	for _, tool := range t.conv.Shown() {
-		visible[tool.Name] = true
-	}
+	visible := t.visible()
 	t.record.AllTools, t.record.AllToolsTokens = ix.Len(), s.allTokens(t.set)
 	if t.choice.Mode == grammar.Named {
 		if _, ok := ix.Lookup(t.choice.Name); !ok {
@@ -69,15 +67,9 @@ func (s *stages) retrieve(t *turn) error {
 	}
 	front := t.conv.Front()
 	budget := s.cfg.Tokens - s.tokens(t.set, front.Tools) - s.cfg.Counter.Count(front.Directory)
-	choose := func(always []string) retrieval.Selection {
-		return retrieval.Select(ix, hits, retrieval.SelectConfig{
-			Tools: s.cfg.TopK, Tokens: max(budget, 1), Always: always, Costs: t.set.Costs(s.cfg.Counter.Name()),
-			Shown: func(name string) bool { return visible[name] },
-		}, s.cfg.Counter.Count)
-	}
-	sel := choose(always)
+	sel := s.choose(t, hits, always, visible, max(budget, 1))
 	if needed && len(sel.Tools) == 0 && len(hits) > 0 { // none fits the budget
-		sel = choose([]string{ix.Tool(hits[0].Tool).Name})
+		sel = s.choose(t, hits, []string{ix.Tool(hits[0].Tool).Name}, visible, max(budget, 1))
 	}
 	for _, block := range recorded {
 		t.record.Retry = true
@@ -87,17 +79,31 @@ func (s *stages) retrieve(t *turn) error {
 	}
 	sel.Tools = slices.DeleteFunc(sel.Tools, func(i int) bool { return !s.usable(t, i) })
 	if len(sel.Tools) > 0 {
-		block := &prefix.Block{Query: searchText(q, sel, ix)}
-		for _, i := range sel.Tools {
-			block.Tools = append(block.Tools, shown(ix.Tool(i)))
-		}
-		t.add(block)
+		t.add(&prefix.Block{Query: searchText(q, sel, ix)}, sel)
 	} else if !t.conv.Decided(last) {
 		t.conv.Decide(last, "", false)
 	}
 	s.explain(t, sel, hits)
 	s.count(t)
 	return nil
+}
+
+// visible are the names that stand in the prompt.
+func (t *turn) visible() map[string]bool {
+	names := map[string]bool{}
+	for _, tool := range t.conv.Shown() {
+		names[tool.Name] = true
+	}
+	return names
+}
+
+// choose selects from hits within tokens, behind the names that are always taken
+// and without those that are visible.
+func (s *stages) choose(t *turn, hits []retrieval.Hit, always []string, visible map[string]bool, tokens int) retrieval.Selection {
+	return retrieval.Select(t.set.Index(), hits, retrieval.SelectConfig{
+		Tools: s.cfg.TopK, Tokens: tokens, Always: always, Costs: t.set.Costs(s.cfg.Counter.Name()),
+		Shown: func(name string) bool { return visible[name] },
+	}, s.cfg.Counter.Count)
 }
 
 // usable says whether a tool can be held to its schema; one that can't be is not
@@ -116,8 +122,12 @@ func (s *stages) usable(t *turn, i int) bool {
 	return err == nil
 }
 
-// add appends a block behind the last message.
-func (t *turn) add(block *prefix.Block) {
+// add fills a block with the tools selected and appends it behind the last
+// message.
+func (t *turn) add(block *prefix.Block, sel retrieval.Selection) {
+	for _, i := range sel.Tools {
+		block.Tools = append(block.Tools, shown(t.set.Index().Tool(i)))
+	}
 	last := t.conv.Len() - 1
 	t.conv.Decide(last, t.conv.Text(last), t.conv.Replaced(last), append(slices.Clone(t.conv.Late(last)), block)...)
 }
@@ -222,15 +232,7 @@ func (s *stages) explain(t *turn, sel retrieval.Selection, hits []retrieval.Hit)
 // why is a hit's reasons in a few words, the weightiest first.
 func why(h retrieval.Hit) string {
 	reasons := slices.Clone(h.Why)
-	slices.SortStableFunc(reasons, func(a, b retrieval.Reason) int {
-		switch {
-		case a.Score > b.Score:
-			return -1
-		case a.Score < b.Score:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(reasons, func(a, b retrieval.Reason) int { return cmp.Compare(b.Score, a.Score) })
 	var words []string
 	for _, r := range reasons[:min(3, len(reasons))] {
 		switch r.Kind {

@@ -28,14 +28,11 @@ func (t *turn) searches() bool {
 // carried is what earlier rounds of a request leave to the next: the client sees
 // one reply.
 type carried struct {
-	rounds      int
+	Earlier     // the sums, for the client's usage and the record
 	text        string
 	reasoning   string
 	logprobs    [][]byte
 	id, created []byte // members of every chunk, as the first round had them
-	prompt      int    // tokens, summed up for the client's usage
-	completion  int
-	cached      int // negative when the engine does not tell
 }
 
 // Search is one search of the model.
@@ -51,10 +48,7 @@ func (s *stages) search(t *turn, r *generation) error {
 	c := r.choices[0]
 	query := searchQuery(c.search.arguments.String())
 	ix := t.set.Index()
-	visible := map[string]bool{}
-	for _, tool := range t.conv.Shown() {
-		visible[tool.Name] = true
-	}
+	visible := t.visible()
 	var always []string
 	var hits []retrieval.Hit
 	if names, ok := strings.CutPrefix(query, "select:"); ok {
@@ -76,22 +70,18 @@ func (s *stages) search(t *turn, r *generation) error {
 		q.Explain = true
 		hits = ix.Search(q, 4*s.cfg.TopK+len(visible))
 	}
-	sel := retrieval.Select(ix, hits, retrieval.SelectConfig{
-		Tools: s.cfg.TopK, Tokens: s.cfg.Tokens, Always: always, Costs: t.set.Costs(s.cfg.Counter.Name()),
-		Shown: func(name string) bool { return visible[name] },
-	}, s.cfg.Counter.Count)
+	sel := s.choose(t, hits, always, visible, s.cfg.Tokens)
 	sel.Tools = slices.DeleteFunc(sel.Tools, func(i int) bool { return !s.usable(t, i) })
 	block := &prefix.Block{Query: query, Call: prefix.WithReasoning(t.info.Family, c.reasoning.String(), c.raw())}
 	found := Search{Query: query, Found: []string{}}
 	for _, i := range sel.Tools {
-		block.Tools = append(block.Tools, shown(ix.Tool(i)))
 		found.Found = append(found.Found, ix.Tool(i).Name)
 	}
-	if len(block.Tools) == 0 {
+	if len(sel.Tools) == 0 {
 		block.Note = "No further tool matches."
 	}
 	t.record.Searches = append(t.record.Searches, found)
-	t.add(block)
+	t.add(block, sel)
 	s.explain(t, sel, hits)
 	s.count(t)
 
@@ -100,10 +90,8 @@ func (s *stages) search(t *turn, r *generation) error {
 	if err := s.constrain(t); err != nil {
 		return err
 	}
-	t.layout = t.conv.Layout(t.info.Family)
 	t.limit()
-	t.splice()
-	s.expect(t)
+	s.compose(t)
 	return nil
 }
 
@@ -119,7 +107,8 @@ func searchQuery(arguments string) string {
 // carry adds a finished round to what the next one starts with.
 func (t *turn) carry(r *generation) {
 	e, c := &t.earlier, r.choices[0]
-	e.rounds++
+	e.Rounds++
+	e.ExpectedCached += t.record.ExpectedCached
 	e.text += c.text.String()
 	e.reasoning += c.reasoning.String() + c.thought.String()
 	e.logprobs = append(e.logprobs, c.logprobs...)
@@ -127,18 +116,19 @@ func (t *turn) carry(r *generation) {
 		e.id, e.created = member(r.head, "id"), member(r.head, "created")
 	}
 	if u := reported(r.usage); u != nil {
-		e.prompt, e.completion = e.prompt+u.Prompt, e.completion+u.Completion
-		if u.Cached < 0 || e.cached < 0 {
-			e.cached = -1
-		} else {
-			e.cached += u.Cached
-		}
+		e.Reported = e.plus(*u)
 	}
-	expected := t.record.ExpectedCached
-	if before := t.record.Earlier; before != nil {
-		expected += before.ExpectedCached
+	sums := e.Earlier
+	t.record.Earlier = &sums
+}
+
+// plus adds what the engine reported for another round.
+func (r Reported) plus(u Reported) Reported {
+	sum := Reported{r.Prompt + u.Prompt, r.Completion + u.Completion, r.Cached + u.Cached}
+	if r.Cached < 0 || u.Cached < 0 {
+		sum.Cached = -1
 	}
-	t.record.Earlier = &Earlier{Rounds: e.rounds, Reported: Reported{Prompt: e.prompt, Completion: e.completion, Cached: e.cached}, ExpectedCached: expected}
+	return sum
 }
 
 func member(o *openai.Object, key string) []byte {
@@ -153,7 +143,7 @@ func member(o *openai.Object, key string) []byte {
 func (t *turn) limit() {
 	for _, key := range []string{"max_tokens", "max_completion_tokens"} {
 		if n, ok := t.most[key]; ok {
-			t.object.Set(key, fmt.Appendf(nil, "%d", max(n-t.earlier.completion, 1)))
+			t.object.Set(key, fmt.Appendf(nil, "%d", max(n-t.earlier.Completion, 1)))
 		}
 	}
 }
@@ -161,20 +151,20 @@ func (t *turn) limit() {
 // total is the usage of all rounds in the form of the last one's.
 func (e *carried) total(usage []byte) []byte {
 	u := reported(usage)
-	if e.rounds == 0 || u == nil {
+	if e.Rounds == 0 || u == nil {
 		return usage
 	}
 	o, err := openai.Scan(slices.Clone(usage), openai.Limits{})
 	if err != nil {
 		return usage
 	}
-	prompt, completion := e.prompt+u.Prompt, e.completion+u.Completion
-	o.Set("prompt_tokens", fmt.Append(nil, prompt))
-	o.Set("completion_tokens", fmt.Append(nil, completion))
-	o.Set("total_tokens", fmt.Append(nil, prompt+completion))
-	if v, ok := o.Get("prompt_tokens_details"); ok && u.Cached >= 0 && e.cached >= 0 {
+	sum := e.plus(*u)
+	o.Set("prompt_tokens", fmt.Append(nil, sum.Prompt))
+	o.Set("completion_tokens", fmt.Append(nil, sum.Completion))
+	o.Set("total_tokens", fmt.Append(nil, sum.Prompt+sum.Completion))
+	if v, ok := o.Get("prompt_tokens_details"); ok && sum.Cached >= 0 {
 		if d, ok := openai.ObjectOf(v); ok {
-			d.Set("cached_tokens", fmt.Append(nil, e.cached+u.Cached))
+			d.Set("cached_tokens", fmt.Append(nil, sum.Cached))
 			o.Set("prompt_tokens_details", d.Bytes())
 		}
 	}

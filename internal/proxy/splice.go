@@ -8,7 +8,8 @@ import (
 	"github.com/toolsidecar/sidecar/prefix"
 )
 
-// splice writes the body for the engine into a copy of the client's request.
+// splice writes the body for the engine: the client's request with what is ours in
+// it changed.
 func (t *turn) splice() {
 	o := t.object
 	o.Set("messages", t.messagesJSON())

@@ -139,7 +139,7 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 	mark := time.Now()
 	lap := func(stage string) {
 		now := time.Now()
-		rec.Timing = append(rec.Timing, StageTime{stage, float64(now.Sub(mark)) / 1e6})
+		rec.Timing = append(rec.Timing, StageTime{stage, milliseconds(now.Sub(mark))})
 		mark = now
 	}
 	c, err := readChat(o)
@@ -177,9 +177,7 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 	}
 	rec.TokensExact = info.TokenizerExact
 	rec.Mode, rec.Reason = "owned", info.FamilyReason // of a family that was named and doesn't render alike
-	if err := s.converse(t, req); err != nil {
-		return nil, err
-	}
+	s.converse(t, req)
 	lap("prefix")
 	if s.cfg.TokenBudget {
 		s.shape(t)
@@ -193,11 +191,16 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 		return nil, err
 	}
 	lap("grammar")
-	t.layout = t.conv.Layout(info.Family)
-	t.splice()
-	s.expect(t)
+	s.compose(t)
 	lap("layout")
 	return t, nil
+}
+
+// compose lays the conversation out and writes the body for the engine.
+func (s *stages) compose(t *turn) {
+	t.layout = t.conv.Layout(t.info.Family)
+	t.splice()
+	s.expect(t)
 }
 
 // merged is the client's tools with the server's behind them, nil for none.
@@ -213,7 +216,7 @@ func (s *stages) merged(tools []byte) (*catalog.Catalog, error) {
 
 // converse looks the conversation up and starts a new epoch when a tool that
 // stands in its prompt means something else now.
-func (s *stages) converse(t *turn, req *Request) error {
+func (s *stages) converse(t *turn, req *Request) {
 	scope := prefix.Scope{Secret: s.secret, Tenant: tenant(req), Fingerprint: strings.Join([]string{t.model, t.info.Family.Name, t.info.Version}, "\x00")}
 	id := t.set.Key()
 	t.conv = prefix.Open(s.ledger, scope, hex.EncodeToString(id[:]), t.messages)
@@ -241,7 +244,6 @@ func (s *stages) converse(t *turn, req *Request) error {
 	if t.conv.Front() == nil {
 		t.conv.SetFront(s.front(t))
 	}
-	return nil
 }
 
 // tenant is the client's API key; without keys there is one tenant.
