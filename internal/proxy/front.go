@@ -51,7 +51,7 @@ func (s *stages) front(t *turn) *prefix.Block {
 		b.Tools = append(b.Tools, prefix.Shown{Name: prefix.SearchTool, JSON: searchTool})
 	}
 	for _, pin := range s.cfg.Pins {
-		if i, ok := ix.Lookup(pin); ok {
+		if i, ok := ix.Lookup(pin); ok && s.usable(t, i) {
 			b.Tools = append(b.Tools, shown(ix.Tool(i)))
 		}
 	}

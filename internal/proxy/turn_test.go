@@ -931,6 +931,8 @@ func TestToolThatCannotBeChecked(t *testing.T) {
 		t.Errorf("the prompt shows it: %s", sent[0].raw)
 	}
 	// among many tools of the client it is left out as well, found or not
+	// or pinned
+	s.p.stages.(*stages).cfg.Pins = []string{"bad"}
 	many := strings.TrimSuffix(toolList(200), "]") + "," + strings.Replace(bad, `"x"`, `"Weather by x."`, 1) + "]"
 	for _, words := range []string{"weather by x", "invoice"} {
 		eng.say(scriptedReply{text: "ok"})
