@@ -10,6 +10,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 // Tool is what grammar needs to know of a tool.
@@ -106,26 +107,26 @@ func (c *Checked) Misfits(text []byte, object bool) []*Misfit {
 }
 
 // judge parses and validates. What fits gives neither an error nor a misfit.
-func (c *Checked) judge(text []byte, object bool) (*value, *jsonschema.ValidationError, *Misfit) {
+func (c *Checked) judge(text []byte, object bool) (*jsontext.Value, *jsonschema.ValidationError, *Misfit) {
 	if len(text) > maxArgumentBytes {
 		return nil, nil, &Misfit{ErrorType: "too_long", Message: "arguments longer than 16 MiB", Expected: "at most 16 MiB", Offset: -1}
 	}
-	v, err := parseJSON(text, min(len(c.work)-1, maxJSONDepth))
+	v, err := jsontext.Parse(text, min(len(c.work)-1, maxJSONDepth))
 	if err != nil {
-		e := err.(*jsonError)
+		e := err.(*jsontext.SyntaxError)
 		want := "one JSON value"
 		if object {
 			want = "one JSON object"
 		}
-		return nil, nil, &Misfit{InputValue: around(text, e.offset), ErrorType: e.code, Message: e.Error(), Expected: want, Offset: e.offset}
+		return nil, nil, &Misfit{InputValue: around(text, e.Offset), ErrorType: e.Code, Message: e.Error(), Expected: want, Offset: e.Offset}
 	}
-	if object && v.kind != '{' {
+	if object && v.Kind != '{' {
 		return nil, nil, &Misfit{InputValue: clip(v), ErrorType: "type", Message: "the arguments are not an object", Expected: "object", Offset: -1}
 	}
-	if n, d := v.size(); n > maxWork/c.work[d] {
+	if n, d := v.Size(); n > maxWork/c.work[d] {
 		return nil, nil, &Misfit{ErrorType: "too_long", Message: "too many values for this schema to be checked", Expected: "fewer values", Offset: -1}
 	}
-	err = c.accept.Validate(v.plain())
+	err = c.accept.Validate(v.Plain())
 	if err == nil {
 		return v, nil, nil
 	}
@@ -136,23 +137,9 @@ func (c *Checked) judge(text []byte, object bool) (*value, *jsonschema.Validatio
 	return v, ve, nil
 }
 
-// size gives the number of values in v and how deep they are nested.
-func (v *value) size() (n, depth int) {
-	n = 1
-	for _, e := range v.elems {
-		k, d := e.size()
-		n, depth = n+k, max(depth, d+1)
-	}
-	for _, m := range v.members {
-		k, d := m.val.size()
-		n, depth = n+k, max(depth, d+1)
-	}
-	return n, depth
-}
-
 // misfitOf picks the cause to tell: the deepest place in the arguments, among
 // equals the first in the order of the text.
-func misfitOf(root *value, ve *jsonschema.ValidationError) *Misfit {
+func misfitOf(root *jsontext.Value, ve *jsonschema.ValidationError) *Misfit {
 	all := causesOf(root, ve)
 	best := all[0]
 	for _, c := range all[1:] {
@@ -175,7 +162,7 @@ type cause struct {
 
 // causesOf gives the causes in the order of the text; of a union only one, the
 // one that came farthest, or the union itself if each branch failed at once.
-func causesOf(root *value, ve *jsonschema.ValidationError) []cause {
+func causesOf(root *jsontext.Value, ve *jsonschema.ValidationError) []cause {
 	var all []cause
 	var walk func(e *jsonschema.ValidationError, branch bool)
 	leaf := func(e *jsonschema.ValidationError, branch bool) {
@@ -183,7 +170,7 @@ func causesOf(root *value, ve *jsonschema.ValidationError) []cause {
 		if _, isType := e.ErrorKind.(*kind.Type); !isType || !branch {
 			score++
 		}
-		c := cause{err: e, score: score, at: root.order(e.InstanceLocation)}
+		c := cause{err: e, score: score, at: root.Order(e.InstanceLocation)}
 		c.code, c.msg, _ = explain(e.ErrorKind)
 		all = append(all, c)
 	}
@@ -243,51 +230,19 @@ func (c *cause) before(d *cause) bool {
 	return c.msg < d.msg
 }
 
-// order gives for each step of a path the index of the member or item; -1
-// where there is none.
-func (v *value) order(path []string) []int {
-	at := make([]int, len(path))
-	for k, tok := range path {
-		v, at[k] = v.child(tok)
-	}
-	return at
-}
-
-// child is the member or item that a token of a JSON pointer names.
-func (v *value) child(tok string) (*value, int) {
-	switch {
-	case v == nil:
-	case v.kind == '{' && v.byKey != nil:
-		if i, ok := v.byKey[tok]; ok {
-			return v.members[i].val, i
-		}
-	case v.kind == '{':
-		for i := range v.members {
-			if v.members[i].key == tok {
-				return v.members[i].val, i
-			}
-		}
-	case v.kind == '[':
-		if i, err := strconv.Atoi(tok); err == nil && i >= 0 && i < len(v.elems) {
-			return v.elems[i], i
-		}
-	}
-	return nil, -1
-}
-
-func (c *cause) misfit(root *value) *Misfit {
+func (c *cause) misfit(root *jsontext.Value) *Misfit {
 	m := &Misfit{Offset: -1, kind: c.err.ErrorKind, schema: c.err.SchemaURL}
 	at := root
 	for _, tok := range c.err.InstanceLocation {
 		m.Loc += "/" + escapePointer(tok)
-		if at != nil && at.kind == '[' {
+		if at != nil && at.Kind == '[' {
 			if i, err := strconv.Atoi(tok); err == nil {
 				m.path = append(m.path, strconv.Itoa(i))
 			}
 		} else {
 			m.path = append(m.path, quoted(tok, maxEnvelopeText))
 		}
-		at, _ = at.child(tok)
+		at, _ = at.Child(tok)
 	}
 	if at != nil {
 		m.InputValue = clip(at)
@@ -395,7 +350,7 @@ func quoteAll(names []string) string {
 	return b.String()
 }
 
-func clip(v *value) string { return clipText(string(v.appendTo(nil)), 256) }
+func clip(v *jsontext.Value) string { return clipText(string(v.AppendTo(nil)), 256) }
 
 func clipText(s string, n int) string {
 	if len(s) <= n {

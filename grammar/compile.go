@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 // Compile checks a tool's schema and compiles it. The error is a *SchemaError
@@ -55,22 +56,22 @@ func compile(name string, raw []byte, world World) (c *Checked, err error) {
 			c, err = nil, &SchemaError{name, "#", fmt.Sprint("cannot be compiled: ", r)}
 		}
 	}()
-	root := &value{kind: '{'}
+	root := &jsontext.Value{Kind: '{'}
 	if len(raw) > 0 && string(raw) != "null" {
-		if root, err = parseJSON(raw, maxJSONDepth); err != nil {
+		if root, err = jsontext.Parse(raw, maxJSONDepth); err != nil {
 			return nil, &SchemaError{name, "#", err.Error()}
 		}
-		if root.kind == 'n' {
-			root = &value{kind: '{'}
+		if root.Kind == 'n' {
+			root = &jsontext.Value{Kind: '{'}
 		}
 	}
-	if !root.isSchema() {
+	if !root.IsSchema() {
 		return nil, &SchemaError{name, "#", "a schema is an object, true or false"}
 	}
-	if root.kind == 't' {
-		root = &value{kind: '{'}
+	if root.Kind == 't' {
+		root = &jsontext.Value{Kind: '{'}
 	}
-	if r := root.get("$schema"); r != nil && r.kind != '"' {
+	if r := root.Get("$schema"); r != nil && r.Kind != '"' {
 		return nil, &SchemaError{name, "#/$schema", "not a string"}
 	}
 	plainRefs, err := survey(name, root)
@@ -83,7 +84,7 @@ func compile(name string, raw []byte, world World) (c *Checked, err error) {
 	comp := jsonschema.NewCompiler()
 	comp.DefaultDraft(jsonschema.Draft2020)
 	comp.UseLoader(noLoader{})
-	if err := comp.AddResource(schemaURL, withoutFormat(root).plain()); err != nil {
+	if err := comp.AddResource(schemaURL, withoutFormat(root).Plain()); err != nil {
 		return nil, &SchemaError{name, "#", oneLine(err)}
 	}
 	accept, err := comp.Compile(schemaURL)
@@ -131,34 +132,34 @@ func (noLoader) Load(url string) (any, error) {
 
 // withoutFormat takes out every format keyword, which the schema library would
 // assert in drafts 4 to 7; to us it is an annotation everywhere.
-func withoutFormat(v *value) *value {
+func withoutFormat(v *jsontext.Value) *jsontext.Value {
 	out := *v
-	for i, e := range v.elems {
+	for i, e := range v.Elems {
 		if s := withoutFormat(e); s != e {
-			if &out.elems[0] == &v.elems[0] {
-				out.elems = slices.Clone(v.elems)
+			if &out.Elems[0] == &v.Elems[0] {
+				out.Elems = slices.Clone(v.Elems)
 			}
-			out.elems[i] = s
+			out.Elems[i] = s
 		}
 	}
-	changed := len(v.elems) > 0 && &out.elems[0] != &v.elems[0]
-	out.members = nil
-	for _, m := range v.members {
-		if m.key == "format" && m.val.kind == '"' {
+	changed := len(v.Elems) > 0 && &out.Elems[0] != &v.Elems[0]
+	out.Members = nil
+	for _, m := range v.Members {
+		if m.Key == "format" && m.Val.Kind == '"' {
 			changed = true
 			continue
 		}
-		if m.key != "enum" && m.key != "const" && m.key != "default" && m.key != "examples" {
-			if s := withoutFormat(m.val); s != m.val {
-				m.val, changed = s, true
+		if m.Key != "enum" && m.Key != "const" && m.Key != "default" && m.Key != "examples" {
+			if s := withoutFormat(m.Val); s != m.Val {
+				m.Val, changed = s, true
 			}
 		}
-		out.members = append(out.members, m)
+		out.Members = append(out.Members, m)
 	}
 	if !changed {
 		return v
 	}
-	out.index()
+	out.Index()
 	return &out
 }
 

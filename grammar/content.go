@@ -1,6 +1,10 @@
 package grammar
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
+)
 
 // content is what the engine holds the arguments of one tool to.
 type content struct {
@@ -12,8 +16,8 @@ type content struct {
 }
 
 // contentOf narrows a schema to a grammar of JSON objects.
-func contentOf(root *value, plainRefs bool) content {
-	n := &narrower{root: root, draft: draftOf(root), plainRefs: plainRefs, defs: map[*value]*def{}, seen: map[string]bool{}, budget: maxNarrowed}
+func contentOf(root *jsontext.Value, plainRefs bool) content {
+	n := &narrower{root: root, draft: draftOf(root), plainRefs: plainRefs, defs: map[*jsontext.Value]*def{}, seen: map[string]bool{}, budget: maxNarrowed}
 	l := n.schema(root, "#")
 	for _, f := range n.later {
 		f()
@@ -36,7 +40,7 @@ func contentOf(root *value, plainRefs bool) content {
 		g, _ = write(&lang{kind: object, max: -1, rest: &lang{kind: anyValue}}, nil)
 	}
 	slices.Sort(n.reasons)
-	return content{g, string(appendString(nil, g)), n.reasons, l, defs}
+	return content{g, string(jsontext.AppendString(nil, g)), n.reasons, l, defs}
 }
 
 // objectsOnly leaves out the values that aren't objects: arguments are one.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 // A DefaultError names a default that can't be put in. Loc is its JSON pointer
@@ -53,9 +54,9 @@ func (c *Checked) FillDefaults(arguments []byte) ([]byte, error) {
 	if m != nil {
 		return nil, m
 	}
-	root := &value{kind: '{'}
+	root := &jsontext.Value{Kind: '{'}
 	if len(c.raw) > 0 {
-		v, err := parseJSON([]byte(c.raw), maxJSONDepth)
+		v, err := jsontext.Parse([]byte(c.raw), maxJSONDepth)
 		if err != nil {
 			return nil, err // compiled, so it is JSON
 		}
@@ -65,7 +66,7 @@ func (c *Checked) FillDefaults(arguments []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &filler{c: c, root: root, plainRefs: plainRefs, fits: map[*value]error{}}
+	f := &filler{c: c, root: root, plainRefs: plainRefs, fits: map[*jsontext.Value]error{}}
 	out, err := f.text(arguments, []located{{root, c.accept, "#"}}, 0)
 	if err != nil {
 		return nil, err
@@ -81,18 +82,18 @@ func (c *Checked) FillDefaults(arguments []byte) ([]byte, error) {
 // located is a schema that applies to a value: as written, compiled, and where
 // it stands.
 type located struct {
-	v   *value
+	v   *jsontext.Value
 	s   *jsonschema.Schema
 	loc string
 }
 
 type filler struct {
 	c         *Checked
-	root      *value
+	root      *jsontext.Value
 	plainRefs bool
-	fits      map[*value]error // verdicts on defaults
-	put       int              // bytes put in
-	first     string           // place of the first default put in
+	fits      map[*jsontext.Value]error // verdicts on defaults
+	put       int                       // bytes put in
+	first     string                    // place of the first default put in
 }
 
 // all adds to places the schemas that apply to the same value as they do.
@@ -100,20 +101,20 @@ func (f *filler) all(places []located) []located {
 	out := slices.Clip(places)
 	for i := 0; i < len(out); i++ {
 		p := out[i]
-		add := func(v *value, s *jsonschema.Schema, loc string) {
-			if v == nil || s == nil || v.kind != '{' || slices.ContainsFunc(out, func(q located) bool { return q.v == v }) {
+		add := func(v *jsontext.Value, s *jsonschema.Schema, loc string) {
+			if v == nil || s == nil || v.Kind != '{' || slices.ContainsFunc(out, func(q located) bool { return q.v == v }) {
 				return
 			}
 			out = append(out, located{v, s, loc})
 		}
-		if r := p.v.get("$ref"); r != nil && r.kind == '"' && f.plainRefs {
-			t, _ := resolve(f.root, r.str)
-			add(t, p.s.Ref, r.str)
+		if r := p.v.Get("$ref"); r != nil && r.Kind == '"' && f.plainRefs {
+			t, _ := resolve(f.root, r.Str)
+			add(t, p.s.Ref, r.Str)
 			if p.s.DraftVersion < draft2019 {
 				continue // siblings of $ref don't count
 			}
 		}
-		for k, e := range elemsOf(p.v.get("allOf")) {
+		for k, e := range elemsOf(p.v.Get("allOf")) {
 			if k < len(p.s.AllOf) {
 				add(e, p.s.AllOf[k], p.loc+"/allOf/"+strconv.Itoa(k))
 			}
@@ -122,11 +123,11 @@ func (f *filler) all(places []located) []located {
 	return out
 }
 
-func elemsOf(v *value) []*value {
+func elemsOf(v *jsontext.Value) []*jsontext.Value {
 	if v == nil {
 		return nil
 	}
-	return v.elems
+	return v.Elems
 }
 
 // member gives the schemas of a member, nil if none is known.
@@ -134,9 +135,9 @@ func (f *filler) member(places []located, key string) []located {
 	var out []located
 	for _, p := range places {
 		at := ""
-		v, s := p.v.get("properties").get(key), p.s.Properties[key]
+		v, s := p.v.Get("properties").Get(key), p.s.Properties[key]
 		if v == nil {
-			if v = p.v.get("additionalProperties"); v == nil {
+			if v = p.v.Get("additionalProperties"); v == nil {
 				continue
 			}
 			s, _ = p.s.AdditionalProperties.(*jsonschema.Schema)
@@ -147,7 +148,7 @@ func (f *filler) member(places []located, key string) []located {
 				}
 			}
 		}
-		if v.kind != '{' || s == nil {
+		if v.Kind != '{' || s == nil {
 			continue
 		}
 		if at == "" {
@@ -161,8 +162,8 @@ func (f *filler) member(places []located, key string) []located {
 func (f *filler) item(places []located, i int) []located {
 	var out []located
 	for _, p := range places {
-		v, s, loc := p.v.get("items"), p.s.Items2020, p.loc+"/items"
-		first, rest := p.v.get("prefixItems"), p.s.PrefixItems
+		v, s, loc := p.v.Get("items"), p.s.Items2020, p.loc+"/items"
+		first, rest := p.v.Get("prefixItems"), p.s.PrefixItems
 		at := p.loc + "/prefixItems/"
 		if p.s.DraftVersion < draft2020 {
 			switch it := p.s.Items.(type) {
@@ -170,15 +171,15 @@ func (f *filler) item(places []located, i int) []located {
 				s = it
 			case []*jsonschema.Schema:
 				first, rest, at = v, it, loc+"/"
-				v = p.v.get("additionalItems")
+				v = p.v.Get("additionalItems")
 				s, _ = p.s.AdditionalItems.(*jsonschema.Schema)
 				loc = p.loc + "/additionalItems"
 			}
 		}
 		if i < len(elemsOf(first)) && i < len(rest) {
-			v, s, loc = first.elems[i], rest[i], at+strconv.Itoa(i)
+			v, s, loc = first.Elems[i], rest[i], at+strconv.Itoa(i)
 		}
-		if v != nil && v.kind == '{' && s != nil {
+		if v != nil && v.Kind == '{' && s != nil {
 			out = append(out, located{v, s, loc})
 		}
 	}
@@ -188,7 +189,7 @@ func (f *filler) item(places []located, i int) []located {
 // text fills one JSON text to which the places apply; depth counts the
 // defaults around it.
 func (f *filler) text(b []byte, places []located, depth int) ([]byte, error) {
-	w := &writer{f: f, p: parser{b: b, depth: maxJSONDepth}, depth: depth}
+	w := &writer{f: f, b: b, p: jsontext.NewReader(b, maxJSONDepth), depth: depth}
 	if err := w.value(places, 0); err != nil {
 		return nil, err
 	}
@@ -198,76 +199,77 @@ func (f *filler) text(b []byte, places []located, depth int) ([]byte, error) {
 // writer walks a valid JSON text and copies it with what is put in.
 type writer struct {
 	f      *filler
-	p      parser
+	b      []byte
+	p      *jsontext.Reader
 	out    []byte
 	copied int // bytes of the text in out
 	depth  int
 }
 
 func (w *writer) value(places []located, level int) error {
-	p := &w.p
-	p.space()
-	if places = w.f.all(places); len(places) == 0 || p.b[p.i] != '{' && p.b[p.i] != '[' {
-		_, err := p.value()
+	p := w.p
+	p.Space()
+	if places = w.f.all(places); len(places) == 0 || p.Byte() != '{' && p.Byte() != '[' {
+		_, err := p.Value()
 		return err
 	}
-	if p.b[p.i] == '[' {
-		p.i++
+	if p.Byte() == '[' {
+		p.Skip()
 		for i := 0; ; i++ {
-			if p.space(); p.b[p.i] == ']' {
-				p.i++
+			if p.Space(); p.Byte() == ']' {
+				p.Skip()
 				return nil
 			}
 			if err := w.value(w.f.item(places, i), level+1); err != nil {
 				return err
 			}
-			if p.space(); p.b[p.i] == ',' {
-				p.i++
+			if p.Space(); p.Byte() == ',' {
+				p.Skip()
 			}
 		}
 	}
-	p.i++
-	end := p.i // of the last member
+	p.Skip()
+	end := p.Offset() // of the last member
 	have := map[string]bool{}
 	for {
-		if p.space(); p.b[p.i] == '}' {
+		if p.Space(); p.Byte() == '}' {
 			break
 		}
-		key, err := p.string()
+		key, err := p.String()
 		if err != nil {
 			return err
 		}
 		have[key] = true
-		p.space()
-		p.i++ // the colon
+		p.Space()
+		p.Skip() // the colon
 		if err := w.value(w.f.member(places, key), level+1); err != nil {
 			return err
 		}
-		end = p.i
-		if p.space(); p.b[p.i] == ',' {
-			p.i++
+		end = p.Offset()
+		if p.Space(); p.Byte() == ',' {
+			p.Skip()
 		}
 	}
-	p.i++
+	p.Skip()
 	first, required := len(have) == 0, requiredOf(places)
 	for _, at := range places {
-		for _, m := range at.v.get("properties").list() {
-			if have[m.key] || required[m.key] {
+		for _, m := range at.v.Get("properties").List() {
+			if have[m.Key] || required[m.Key] {
 				continue
 			}
-			child := w.f.all(w.f.member([]located{at}, m.key))
+			child := w.f.all(w.f.member([]located{at}, m.Key))
 			for _, q := range child {
-				d := q.v.get("default")
+				d := q.v.Get("default")
 				if d == nil {
 					continue
 				}
 				// All that applies to the key: an allOf branch may say more.
-				text, err := w.f.due(d, child[0].s, q.loc+"/default", w.f.member(places, m.key), w.depth, level+1)
+				text, err := w.f.due(d, child[0].s, q.loc+"/default", w.f.member(places, m.Key), w.depth, level+1)
 				if err != nil {
 					return err
 				}
-				w.put(end, m.key, text, first)
-				have[m.key], first = true, false
+				w.put(end, m.Key, text, first)
+				have[m.Key], first = true, false
 				break
 			}
 		}
@@ -286,18 +288,18 @@ func requiredOf(places []located) map[string]bool {
 }
 
 func (w *writer) put(at int, key string, text []byte, first bool) {
-	w.out = append(w.out, w.p.b[w.copied:at]...)
+	w.out = append(w.out, w.b[w.copied:at]...)
 	w.copied = at
 	if !first {
 		w.out = append(w.out, ", "...)
 	}
-	w.out = appendString(w.out, key)
+	w.out = jsontext.AppendString(w.out, key)
 	w.out = append(w.out, ": "...)
 	w.out = append(w.out, text...)
 }
 
 // due is the text of a default, filled itself, if it fits the schema s.
-func (f *filler) due(d *value, s *jsonschema.Schema, loc string, places []located, depth, level int) ([]byte, error) {
+func (f *filler) due(d *jsontext.Value, s *jsonschema.Schema, loc string, places []located, depth, level int) ([]byte, error) {
 	if depth >= maxDefaultDepth {
 		return nil, &DefaultError{f.c.name, loc, "defaults hold one another without end"}
 	}
@@ -309,7 +311,7 @@ func (f *filler) due(d *value, s *jsonschema.Schema, loc string, places []locate
 	if err != nil {
 		return nil, err
 	}
-	text := d.appendTo(nil)
+	text := d.AppendTo(nil)
 	if f.put += len(text) + 4; f.put > maxArgumentBytes {
 		return nil, &DefaultError{f.c.name, loc, "defaults of more than 16 MiB"}
 	}
@@ -321,12 +323,12 @@ func (f *filler) due(d *value, s *jsonschema.Schema, loc string, places []locate
 
 // fit tells whether a default fits the subschema s, level levels below the
 // root.
-func (c *Checked) fit(d *value, s *jsonschema.Schema, loc string, level int) error {
-	n, deep := d.size()
+func (c *Checked) fit(d *jsontext.Value, s *jsonschema.Schema, loc string, level int) error {
+	n, deep := d.Size()
 	if deep+level >= len(c.work) || n > maxWork/c.work[deep+level] {
 		return &DefaultError{c.name, loc, "too much to be checked against its schema"}
 	}
-	err := s.Validate(d.plain())
+	err := s.Validate(d.Plain())
 	if err == nil {
 		return nil
 	}
@@ -338,5 +340,5 @@ func (c *Checked) fit(d *value, s *jsonschema.Schema, loc string, level int) err
 			why = m.Loc + " " + why
 		}
 	}
-	return &DefaultError{c.name, loc, fmt.Sprintf("%s does not fit its own schema: %s", clipText(string(d.appendTo(nil)), 80), why)}
+	return &DefaultError{c.name, loc, fmt.Sprintf("%s does not fit its own schema: %s", clipText(string(d.AppendTo(nil)), 80), why)}
 }

@@ -18,7 +18,7 @@
 // is named in the Emission with the reasons; then Check is what catches a
 // misfit. See narrow for each keyword.
 //
-// The way through the code: json.go reads JSON in order, schema.go bounds a
+// The way through the code: schema.go bounds a
 // schema and resolves references, world.go closes it, compile.go and check.go
 // make the judge; merge.go and narrow.go turn the schema into a lang, lang.go
 // takes out what has no finite value, pattern.go and ebnf.go write it as a

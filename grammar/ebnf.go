@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 // Limits of what is written. Numbers: 15 digits are below 2^53, which a client
@@ -314,7 +316,7 @@ func (w *ebnf) object(l *lang) string {
 		if !f.required && strings.Contains(e, " ") {
 			e = w.rule("value", e) // it may be written twice below
 		}
-		members[i] = literal(string(appendString(nil, f.key))+":") + " " + space + " " + e
+		members[i] = literal(string(jsontext.AppendString(nil, f.key))+":") + " " + space + " " + e
 	}
 	// after is what may follow once a member has been written.
 	after := space + ` "}"`
@@ -372,7 +374,7 @@ func (w *ebnf) regexp(re *syntax.Regexp) string {
 		return w.regexp(re.Sub[0])
 	case syntax.OpLiteral:
 		if re.Flags&syntax.FoldCase == 0 {
-			s := appendString(nil, string(re.Rune))
+			s := jsontext.AppendString(nil, string(re.Rune))
 			return literal(string(s[1 : len(s)-1]))
 		}
 		var seq []string

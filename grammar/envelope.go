@@ -10,6 +10,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 // Bounds on an envelope. It goes back into a model's context, so it is held to
@@ -89,7 +90,7 @@ func (e *envelopeError) appendTo(out []byte) []byte {
 	out = append(out, `],"input_value":`...)
 	out = append(out, e.input...)
 	out = append(out, `,"error_type":`...)
-	out = appendString(out, e.code)
+	out = jsontext.AppendString(out, e.code)
 	out = append(out, `,"message":`...)
 	out = append(out, quoted(e.message, maxEnvelopeDomain)...)
 	out = append(out, `,"expected_domain":`...)
@@ -212,10 +213,10 @@ func plural(n int, what string) string {
 // quoted is s as a JSON string whose text has at most n bytes and, if it was
 // cut, ends with an ellipsis.
 func quoted(s string, n int) string {
-	q := appendString(nil, clipText(s, n))
+	q := jsontext.AppendString(nil, clipText(s, n))
 	for cut := n; len(q) > n+len(`"…"`); {
 		cut = cut * 3 / 4
-		q = appendString(nil, clipText(s, cut))
+		q = jsontext.AppendString(nil, clipText(s, cut))
 	}
 	return string(q)
 }

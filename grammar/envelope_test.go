@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolsidecar/sidecar/models/jsontext"
 	"pgregory.net/rapid"
 )
 
@@ -92,7 +93,7 @@ func TestEnvelopeProperties(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		args := []byte(`{"a":` + jsonGen(t, 3) + `,` + string(appendString(nil, rapid.String().Draw(t, "key"))) + `:` + jsonGen(t, 2) + `}`)
+		args := []byte(`{"a":` + jsonGen(t, 3) + `,` + string(jsontext.AppendString(nil, rapid.String().Draw(t, "key"))) + `:` + jsonGen(t, 2) + `}`)
 		all := c.Misfits(args, true)
 		if (c.Check(args) == nil) != (len(all) == 0) {
 			t.Fatalf("check %v, misfits %v", c.Check(args), all)
@@ -140,7 +141,7 @@ func jsonGen(t *rapid.T, depth int) string {
 	case 1:
 		return rapid.SampledFrom([]string{"0", "-1", "1.5", "12", "1e3", "7"}).Draw(t, "number")
 	case 2:
-		return string(appendString(nil, rapid.StringN(0, 200, -1).Draw(t, "text")))
+		return string(jsontext.AppendString(nil, rapid.StringN(0, 200, -1).Draw(t, "text")))
 	case 3:
 		return "true"
 	case 4:
@@ -154,7 +155,7 @@ func TestEnvelopeBounds(t *testing.T) {
 	key := strings.Repeat("\x01é", 100)
 	deep := `{"type":"object","properties":{"v":{"$ref":"#/$defs/n"}},"$defs":{"n":{"additionalProperties":{"$ref":"#/$defs/n"},"maxProperties":1,"type":"object"}}}`
 	c := compileTest(t, deep, Closed)
-	q := string(appendString(nil, key))
+	q := string(jsontext.AppendString(nil, key))
 	args := strings.Repeat(`{`+q+`:`, 40) + `"` + strings.Repeat(`\u0001`, 500) + `"` + strings.Repeat("}", 40)
 	wide := `{"v":{`
 	for i := range 20 {

@@ -7,13 +7,14 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/toolsidecar/sidecar/models/jsontext"
 	"pgregory.net/rapid"
 )
 
 var hermes = Syntax{
 	Trigger: "<tool_call>",
 	Begin: func(name string) string {
-		return "<tool_call>\n{\"name\": " + string(appendString(nil, name)) + ", \"arguments\": "
+		return "<tool_call>\n{\"name\": " + string(jsontext.AppendString(nil, name)) + ", \"arguments\": "
 	},
 	End:       "}\n</tool_call>",
 	Separator: "\n",

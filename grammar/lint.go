@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 // Severity of a rule.
@@ -125,7 +127,7 @@ type subject struct {
 	about   []string // words of the description
 	refused *SchemaError
 	checked *Checked
-	root    *value
+	root    *jsontext.Value
 	params  []*param // in the order of the text, nested ones after their object
 	objects []*objectPlace
 }
@@ -154,7 +156,7 @@ type param struct {
 }
 
 func subjectOf(d *Described) *subject {
-	s := &subject{Described: d, words: wordsOf(d.Name), about: wordsOf(clipText(d.Description, maxWorded)), root: &value{kind: '{'}}
+	s := &subject{Described: d, words: wordsOf(d.Name), about: wordsOf(clipText(d.Description, maxWorded)), root: &jsontext.Value{Kind: '{'}}
 	short := d.Name
 	if i := strings.LastIndex(short, "__"); i >= 0 && i+2 < len(short) {
 		short = short[i+2:]
@@ -171,12 +173,12 @@ func subjectOf(d *Described) *subject {
 	}
 	s.checked = c
 	if len(d.Schema) > 0 {
-		if v, err := parseJSON(d.Schema, maxJSONDepth); err == nil && v.kind == '{' {
+		if v, err := jsontext.Parse(d.Schema, maxJSONDepth); err == nil && v.Kind == '{' {
 			s.root = v
 		}
 	}
 	plainRefs, _ := survey(d.Name, s.root) // compiled, so it has no error
-	w := &surveyor{s: s, f: &filler{c: c, root: s.root, plainRefs: plainRefs}, seen: map[*value]bool{}, inside: map[*value]bool{}}
+	w := &surveyor{s: s, f: &filler{c: c, root: s.root, plainRefs: plainRefs}, seen: map[*jsontext.Value]bool{}, inside: map[*jsontext.Value]bool{}}
 	w.objects([]located{{s.root, c.accept, "#"}}, 0)
 	return s
 }
@@ -222,8 +224,8 @@ func (s *subject) lint() []Finding {
 type surveyor struct {
 	s      *subject
 	f      *filler
-	seen   map[*value]bool // objects
-	inside map[*value]bool // items and values of maps
+	seen   map[*jsontext.Value]bool // objects
+	inside map[*jsontext.Value]bool // items and values of maps
 }
 
 // effective is what applies to a value: f.all, and the branch of a union that
@@ -238,11 +240,11 @@ func (w *surveyor) effective(places []located) (out []located, branches []locate
 				subs = p.s.OneOf
 			}
 			var some []located
-			for k, e := range elemsOf(p.v.get(u)) {
-				if k >= len(subs) || e.kind != '{' {
+			for k, e := range elemsOf(p.v.Get(u)) {
+				if k >= len(subs) || e.Kind != '{' {
 					continue
 				}
-				if t := e.get("type"); t != nil && t.str == "null" {
+				if t := e.Get("type"); t != nil && t.Str == "null" {
 					continue
 				}
 				some = append(some, located{e, subs[k], p.loc + "/" + u + "/" + strconv.Itoa(k)})
@@ -278,7 +280,7 @@ func (w *surveyor) objects(places []located, level int) {
 func (w *surveyor) object(places []located, level int) {
 	key, loc := places[0].v, places[0].pointer()
 	for _, p := range places {
-		if len(p.v.get("properties").list()) > 0 {
+		if len(p.v.Get("properties").List()) > 0 {
 			key, loc = p.v, p.pointer()
 			break
 		}
@@ -291,16 +293,16 @@ func (w *surveyor) object(places []located, level int) {
 	w.s.objects = append(w.s.objects, o)
 	done, required := map[string]bool{}, requiredOf(places)
 	for _, at := range places {
-		for _, m := range at.v.get("properties").list() {
-			if done[m.key] {
+		for _, m := range at.v.Get("properties").List() {
+			if done[m.Key] {
 				continue
 			}
-			done[m.key] = true
-			own := w.f.member(places, m.key)
+			done[m.Key] = true
+			own := w.f.member(places, m.Key)
 			if len(own) == 0 { // true or false
 				continue
 			}
-			p := &param{name: m.key, words: wordsOf(m.key), loc: own[0].pointer(), root: o.root, required: required[m.key], level: level + 1, in: o}
+			p := &param{name: m.Key, words: wordsOf(m.Key), loc: own[0].pointer(), root: o.root, required: required[m.Key], level: level + 1, in: o}
 			var branches []located
 			p.places, branches = w.effective(own)
 			p.union = len(branches) > 0
@@ -325,17 +327,17 @@ func (w *surveyor) below(places []located, level int) {
 	}
 	object := false
 	for _, p := range places {
-		object = object || p.v.has("properties")
+		object = object || p.v.Has("properties")
 		for _, key := range []string{"items", "additionalProperties"} {
-			sub := p.v.get(key)
-			if sub == nil || sub.kind != '{' {
+			sub := p.v.Get(key)
+			if sub == nil || sub.Kind != '{' {
 				continue
 			}
 			var inner []located
 			if key == "items" {
-				inner = w.f.item([]located{p}, len(elemsOf(p.v.get("prefixItems"))))
+				inner = w.f.item([]located{p}, len(elemsOf(p.v.Get("prefixItems"))))
 			} else {
-				inner = w.f.member([]located{{v: p.v.without("properties"), s: p.s, loc: p.loc}}, "")
+				inner = w.f.member([]located{{v: p.v.Without("properties"), s: p.s, loc: p.loc}}, "")
 			}
 			if len(inner) == 0 || w.inside[sub] {
 				continue
@@ -353,28 +355,28 @@ func (w *surveyor) below(places []located, level int) {
 	}
 }
 
-func (p *param) addTypes(v *value) {
+func (p *param) addTypes(v *jsontext.Value) {
 	add := func(t string) {
 		if t != "" && !slices.Contains(p.types, t) {
 			p.types = append(p.types, t)
 		}
 	}
-	switch t := v.get("type"); {
-	case t != nil && t.kind == '"':
-		add(t.str)
+	switch t := v.Get("type"); {
+	case t != nil && t.Kind == '"':
+		add(t.Str)
 	case t != nil:
-		for _, e := range t.elems {
-			add(e.str)
+		for _, e := range t.Elems {
+			add(e.Str)
 		}
 	default:
-		values := elemsOf(v.get("enum"))
-		if c := v.get("const"); c != nil {
+		values := elemsOf(v.Get("enum"))
+		if c := v.Get("const"); c != nil {
 			values = append(slices.Clip(values), c)
 		}
 		for _, e := range values {
-			add(map[byte]string{'"': "string", '0': "number", 't': "boolean", 'f': "boolean", 'n': "null", '[': "array", '{': "object"}[e.kind])
+			add(map[byte]string{'"': "string", '0': "number", 't': "boolean", 'f': "boolean", 'n': "null", '[': "array", '{': "object"}[e.Kind])
 		}
-		if v.has("properties") {
+		if v.Has("properties") {
 			add("object")
 		}
 	}
@@ -395,9 +397,9 @@ func (p *param) only(types ...string) bool {
 	return n > 0 && !p.union
 }
 
-func (p *param) get(key string) *value {
+func (p *param) get(key string) *jsontext.Value {
 	for _, q := range p.places {
-		if v := q.v.get(key); v != nil {
+		if v := q.v.Get(key); v != nil {
 			return v
 		}
 	}
@@ -414,8 +416,8 @@ func (p *param) has(keys ...string) bool {
 }
 
 func (p *param) text(key string) string {
-	if v := p.get(key); v != nil && v.kind == '"' {
-		return strings.TrimSpace(v.str)
+	if v := p.get(key); v != nil && v.Kind == '"' {
+		return strings.TrimSpace(v.Str)
 	}
 	return ""
 }

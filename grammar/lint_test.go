@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/toolsidecar/sidecar/models/jsontext"
 	"pgregory.net/rapid"
 )
 
@@ -262,7 +263,7 @@ func TestLintPlaces(t *testing.T) {
 		"m":{"type":"object","additionalProperties":{"type":"object","properties":{"timeout":{"type":"integer"}}}}},
 		"allOf":[{"properties":{"z":{"type":"string"}}}],"$defs":{"n/x":{"type":"object","properties":{"size":{"type":"integer"},"next":{"$ref":"#/$defs/n~1x"}}}}}`
 	fs := Lint([]Described{{Tool{"t", []byte(schema)}, ""}})
-	whole, err := parseJSON([]byte(`{"name":"t","description":"","parameters":`+schema+`}`), maxJSONDepth)
+	whole, err := jsontext.Parse([]byte(`{"name":"t","description":"","parameters":`+schema+`}`), maxJSONDepth)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +271,7 @@ func TestLintPlaces(t *testing.T) {
 	for _, f := range fs {
 		v := whole
 		for _, tok := range strings.Split(f.Loc, "/")[1:] {
-			if v, _ = v.child(strings.NewReplacer("~1", "/", "~0", "~").Replace(tok)); v == nil {
+			if v, _ = v.Child(strings.NewReplacer("~1", "/", "~0", "~").Replace(tok)); v == nil {
 				t.Errorf("%s leads nowhere", f.Loc)
 				break
 			}
@@ -350,7 +351,7 @@ func TestLintCatalogs(t *testing.T) {
 		}
 		defer f.Close()
 		var tools []Described
-		whole := map[string]*value{}
+		whole := map[string]*jsontext.Value{}
 		lines := bufio.NewScanner(f)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
@@ -364,11 +365,11 @@ func TestLintCatalogs(t *testing.T) {
 				t.Fatal(err)
 			}
 			tools = append(tools, Described{Tool{x.Function.Name, x.Function.Parameters}, x.Function.Description})
-			v, err := parseJSON(lines.Bytes(), maxJSONDepth)
+			v, err := jsontext.Parse(lines.Bytes(), maxJSONDepth)
 			if err != nil {
 				t.Fatal(err)
 			}
-			whole[x.Function.Name] = v.get("function")
+			whole[x.Function.Name] = v.Get("function")
 		}
 		begin := time.Now()
 		fs := Lint(tools)
@@ -378,7 +379,7 @@ func TestLintCatalogs(t *testing.T) {
 			count[f.Severity]++
 			v := whole[f.Tool]
 			for _, tok := range strings.Split(f.Loc, "/")[1:] {
-				if v, _ = v.child(strings.NewReplacer("~1", "/", "~0", "~").Replace(tok)); v == nil {
+				if v, _ = v.Child(strings.NewReplacer("~1", "/", "~0", "~").Replace(tok)); v == nil {
 					t.Errorf("%s: %s: %s leads nowhere", f.Tool, f.Rule, f.Loc)
 					break
 				}

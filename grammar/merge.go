@@ -2,46 +2,48 @@ package grammar
 
 import (
 	"slices"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 // sameJSON tells whether two values are written the same but for spaces.
-func sameJSON(a, b *value) bool { return string(a.appendTo(nil)) == string(b.appendTo(nil)) }
+func sameJSON(a, b *jsontext.Value) bool { return string(a.AppendTo(nil)) == string(b.AppendTo(nil)) }
 
-var falseSchema = &value{kind: 'f'}
+var falseSchema = &jsontext.Value{Kind: 'f'}
 
 // mergeSchemas returns a schema for "a and b" if one can be written down
 // without any keyword changing its meaning. At depth 0 a is the outer schema:
 // it may have unevaluatedProperties: false, which counts b's properties.
 // Deeper both are schemas of one child, side by side.
-func mergeSchemas(a, b *value, depth int) (*value, bool) {
+func mergeSchemas(a, b *jsontext.Value, depth int) (*jsontext.Value, bool) {
 	if depth > maxSchemaDepth {
 		return nil, false
 	}
 	switch {
-	case a.kind == 'f' || b.kind == 'f':
+	case a.Kind == 'f' || b.Kind == 'f':
 		return falseSchema, true
-	case a.kind == 't':
+	case a.Kind == 't':
 		return b, true
-	case b.kind == 't':
+	case b.Kind == 't':
 		return a, true
 	}
-	if depth > 0 && (a.has("unevaluatedProperties") || a.has("unevaluatedItems")) {
+	if depth > 0 && (a.Has("unevaluatedProperties") || a.Has("unevaluatedItems")) {
 		return nil, false // below the top neither schema sees what the other evaluates
 	}
-	if b.has("unevaluatedProperties") || b.has("unevaluatedItems") ||
-		a.has("unevaluatedItems") && hasAny(b, "items", "prefixItems", "contains", "additionalItems") {
+	if b.Has("unevaluatedProperties") || b.Has("unevaluatedItems") ||
+		a.Has("unevaluatedItems") && hasAny(b, "items", "prefixItems", "contains", "additionalItems") {
 		return nil, false
 	}
 	if hasAny(a, "if", "then", "else") && hasAny(b, "if", "then", "else") {
 		return nil, false
 	}
-	if a.has("contains") && hasAny(b, "minContains", "maxContains") || b.has("contains") && hasAny(a, "minContains", "maxContains") {
+	if a.Has("contains") && hasAny(b, "minContains", "maxContains") || b.Has("contains") && hasAny(a, "minContains", "maxContains") {
 		return nil, false
 	}
 	itemKeys := []string{"items", "prefixItems", "additionalItems"}
 	if hasAny(a, itemKeys...) && hasAny(b, itemKeys...) {
 		if hasAny(a, "prefixItems", "additionalItems") || hasAny(b, "prefixItems", "additionalItems") ||
-			!a.get("items").isSchema() || !b.get("items").isSchema() {
+			!a.Get("items").IsSchema() || !b.Get("items").IsSchema() {
 			return nil, false
 		}
 	}
@@ -50,96 +52,96 @@ func mergeSchemas(a, b *value, depth int) (*value, bool) {
 		return nil, false
 	}
 	out := a
-	for _, m := range b.members {
-		mine := out.get(m.key)
+	for _, m := range b.Members {
+		mine := out.Get(m.Key)
 		switch {
-		case m.key == "$schema" || m.key == "$defs" || m.key == "definitions" || m.key == "$id" || m.key == "id":
+		case m.Key == "$schema" || m.Key == "$defs" || m.Key == "definitions" || m.Key == "$id" || m.Key == "id":
 			continue
 		case mine == nil:
-			out = out.with(m.key, m.val)
+			out = out.With(m.Key, m.Val)
 			continue
-		case annotations[m.key] || !known[m.key] || sameJSON(mine, m.val):
+		case annotations[m.Key] || !known[m.Key] || sameJSON(mine, m.Val):
 			continue
 		}
-		v, ok := mergeKeyword(m.key, mine, m.val, depth)
+		v, ok := mergeKeyword(m.Key, mine, m.Val, depth)
 		if !ok {
 			return nil, false
 		}
 		if v == nil {
 			return falseSchema, true
 		}
-		out = out.with(m.key, v)
+		out = out.With(m.Key, v)
 	}
 	return out, true
 }
 
 // mergeKeyword merges two values of one keyword; nil means that nothing fits.
-func mergeKeyword(key string, a, b *value, depth int) (*value, bool) {
+func mergeKeyword(key string, a, b *jsontext.Value, depth int) (*jsontext.Value, bool) {
 	switch key {
 	case "type":
-		var both []*value
+		var both []*jsontext.Value
 		for _, t := range typeList(a) {
 			for _, u := range typeList(b) {
 				if t == u || t == "integer" && u == "number" {
-					both = append(both, &value{kind: '"', str: t})
+					both = append(both, &jsontext.Value{Kind: '"', Str: t})
 				} else if t == "number" && u == "integer" {
-					both = append(both, &value{kind: '"', str: u})
+					both = append(both, &jsontext.Value{Kind: '"', Str: u})
 				}
 			}
 		}
 		if len(both) == 0 {
 			return nil, true
 		}
-		return &value{kind: '[', elems: both}, true
+		return &jsontext.Value{Kind: '[', Elems: both}, true
 	case "required":
-		out := &value{kind: '[', elems: slices.Clone(a.elems)}
-		for _, e := range b.elems {
-			if !slices.ContainsFunc(out.elems, func(o *value) bool { return o.str == e.str }) {
-				out.elems = append(out.elems, e)
+		out := &jsontext.Value{Kind: '[', Elems: slices.Clone(a.Elems)}
+		for _, e := range b.Elems {
+			if !slices.ContainsFunc(out.Elems, func(o *jsontext.Value) bool { return o.Str == e.Str }) {
+				out.Elems = append(out.Elems, e)
 			}
 		}
 		return out, true
 	case "properties":
 		out := a
-		for _, m := range b.members {
-			v := m.val
-			if mine := out.get(m.key); mine != nil {
+		for _, m := range b.Members {
+			v := m.Val
+			if mine := out.Get(m.Key); mine != nil {
 				var ok bool
 				if v, ok = mergeSchemas(mine, v, depth+1); !ok {
 					return nil, false
 				}
 			}
-			out = out.with(m.key, v)
+			out = out.With(m.Key, v)
 		}
 		return out, true
 	case "items":
 		return mergeSchemas(a, b, depth+1)
 	case "enum":
-		var both []*value
-		for _, e := range a.elems {
-			if slices.ContainsFunc(b.elems, func(o *value) bool { return sameJSON(e, o) }) {
+		var both []*jsontext.Value
+		for _, e := range a.Elems {
+			if slices.ContainsFunc(b.Elems, func(o *jsontext.Value) bool { return sameJSON(e, o) }) {
 				both = append(both, e)
 			}
 		}
 		if len(both) == 0 {
 			return nil, true
 		}
-		return &value{kind: '[', elems: both}, true
+		return &jsontext.Value{Kind: '[', Elems: both}, true
 	case "const":
-		return nil, a.kind == '"' && b.kind == '"' // two strings, not the same
+		return nil, a.Kind == '"' && b.Kind == '"' // two strings, not the same
 	case "minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties":
 		return bound(a, b, 1)
 	case "maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties":
 		return bound(a, b, -1)
 	case "uniqueItems":
-		return &value{kind: 't'}, true
+		return &jsontext.Value{Kind: 't'}, true
 	}
 	return nil, false
 }
 
-func bound(a, b *value, sign int) (*value, bool) {
-	x, ok := a.rat()
-	y, ok2 := b.rat()
+func bound(a, b *jsontext.Value, sign int) (*jsontext.Value, bool) {
+	x, ok := a.Rat()
+	y, ok2 := b.Rat()
 	if !ok || !ok2 {
 		return nil, false // draft 4 has exclusiveMinimum: true
 	}
@@ -149,48 +151,50 @@ func bound(a, b *value, sign int) (*value, bool) {
 	return b, true
 }
 
-func typeList(t *value) []string {
+func typeList(t *jsontext.Value) []string {
 	if t == nil {
 		return nil
 	}
-	if t.kind == '"' {
-		return []string{t.str}
+	if t.Kind == '"' {
+		return []string{t.Str}
 	}
 	var out []string
-	for _, e := range t.elems {
-		out = append(out, e.str)
+	for _, e := range t.Elems {
+		out = append(out, e.Str)
 	}
 	return out
 }
 
 // mergeOthers settles additionalProperties and patternProperties, which speak
 // of the keys that their own schema doesn't declare.
-func mergeOthers(a, b *value) (*value, *value, bool) {
-	drop := func(v *value) *value {
-		if v.get("additionalProperties").isTrue() && !v.has("unevaluatedProperties") {
-			return v.without("additionalProperties")
+func mergeOthers(a, b *jsontext.Value) (*jsontext.Value, *jsontext.Value, bool) {
+	drop := func(v *jsontext.Value) *jsontext.Value {
+		if v.Get("additionalProperties").IsTrue() && !v.Has("unevaluatedProperties") {
+			return v.Without("additionalProperties")
 		}
 		return v
 	}
 	a, b = drop(a), drop(b)
-	others := func(v *value) bool { return hasAny(v, "additionalProperties", "patternProperties") }
-	shut := func(v *value) bool { return v.get("additionalProperties").isFalse() && !v.has("patternProperties") }
-	props := func(v *value) []member { return v.get("properties").list() }
+	others := func(v *jsontext.Value) bool { return hasAny(v, "additionalProperties", "patternProperties") }
+	shut := func(v *jsontext.Value) bool {
+		return v.Get("additionalProperties").IsFalse() && !v.Has("patternProperties")
+	}
+	props := func(v *jsontext.Value) []jsontext.Member { return v.Get("properties").List() }
 	if !others(a) && !others(b) {
 		return a, b, true
 	}
-	only := func(v, by *value) *value { // v without the properties that by doesn't declare
-		if !v.has("properties") {
+	only := func(v, by *jsontext.Value) *jsontext.Value { // v without the properties that by doesn't declare
+		if !v.Has("properties") {
 			return v
 		}
-		kept := &value{kind: '{'}
+		kept := &jsontext.Value{Kind: '{'}
 		for _, m := range props(v) {
-			if by.get("properties").has(m.key) {
-				kept.members = append(kept.members, m)
+			if by.Get("properties").Has(m.Key) {
+				kept.Members = append(kept.Members, m)
 			}
 		}
-		kept.index()
-		return v.with("properties", kept)
+		kept.Index()
+		return v.With("properties", kept)
 	}
 	switch {
 	case shut(a) && shut(b):

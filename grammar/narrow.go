@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 // narrow makes the lang of a schema. For every keyword it either stays inside
@@ -35,10 +37,10 @@ import (
 //	  uniqueItems, contains,
 //	  unevaluated* with a schema
 type narrower struct {
-	root      *value
+	root      *jsontext.Value
 	draft     int
 	plainRefs bool
-	defs      map[*value]*def
+	defs      map[*jsontext.Value]*def
 	order     []*def   // those referred to
 	later     []func() // checks that need every def made
 	reasons   []string
@@ -66,12 +68,12 @@ func (n *narrower) spend(loc string) bool {
 }
 
 // target follows a local reference.
-func (n *narrower) target(v *value, loc string) (*value, bool) {
-	r := v.get("$ref")
-	if r == nil || r.kind != '"' || !n.plainRefs {
+func (n *narrower) target(v *jsontext.Value, loc string) (*jsontext.Value, bool) {
+	r := v.Get("$ref")
+	if r == nil || r.Kind != '"' || !n.plainRefs {
 		return nil, false
 	}
-	return resolve(n.root, r.str)
+	return resolve(n.root, r.Str)
 }
 
 func (n *narrower) any(loc string) *lang {
@@ -79,11 +81,11 @@ func (n *narrower) any(loc string) *lang {
 	return &lang{kind: anyValue}
 }
 
-func (n *narrower) schema(v *value, loc string) *lang {
+func (n *narrower) schema(v *jsontext.Value, loc string) *lang {
 	if !n.spend(loc) {
 		return &lang{kind: none}
 	}
-	switch v.kind {
+	switch v.Kind {
 	case 't':
 		return n.any(loc)
 	case 'f':
@@ -102,39 +104,39 @@ func (n *narrower) schema(v *value, loc string) *lang {
 	return d.lang
 }
 
-func (n *narrower) fresh(v *value, loc string) *lang {
-	if v.has("$ref") && (n.draft < draft2019 || lone(v, "$ref")) {
+func (n *narrower) fresh(v *jsontext.Value, loc string) *lang {
+	if v.Has("$ref") && (n.draft < draft2019 || lone(v, "$ref")) {
 		t, ok := n.target(v, loc)
 		if !ok {
 			n.because(loc+"/$ref", "reference by anchor or $id")
 			return n.any(loc)
 		}
-		return n.schema(t, v.get("$ref").str)
+		return n.schema(t, v.Get("$ref").Str)
 	}
 	v = n.flatten(v, loc, 0)
-	if v.kind != '{' {
+	if v.Kind != '{' {
 		return n.schema(v, loc)
 	}
 	for _, key := range []string{"anyOf", "oneOf"} {
 		if l := n.branches(v, key, loc); l != nil {
 			return l
 		}
-		v = v.without(key)
+		v = v.Without(key)
 	}
 	return n.values(v, loc)
 }
 
 // flatten puts $ref and allOf into one schema without them. What can't be
 // merged is left out with a reason.
-func (n *narrower) flatten(v *value, loc string, depth int) *value {
-	if v.kind != '{' || !n.spend(loc) {
+func (n *narrower) flatten(v *jsontext.Value, loc string, depth int) *jsontext.Value {
+	if v.Kind != '{' || !n.spend(loc) {
 		return v
 	}
 	if depth > maxSchemaDepth {
 		n.because(loc, "allOf and $ref nested too deep")
-		return v.without("$ref", "allOf")
+		return v.Without("$ref", "allOf")
 	}
-	add := func(at string, sub *value) {
+	add := func(at string, sub *jsontext.Value) {
 		merged, ok := mergeSchemas(v, n.flatten(sub, at, depth+1), 0)
 		if !ok {
 			n.because(at, "can't be merged with its siblings")
@@ -142,47 +144,47 @@ func (n *narrower) flatten(v *value, loc string, depth int) *value {
 		}
 		v = merged
 	}
-	if v.has("$ref") {
+	if v.Has("$ref") {
 		t, ok := n.target(v, loc)
 		if n.draft < draft2019 && ok {
 			return n.flatten(t, loc, depth+1)
 		}
-		v = v.without("$ref")
+		v = v.Without("$ref")
 		if ok {
 			add(loc+"/$ref", t)
 		} else {
 			n.because(loc+"/$ref", "reference by anchor or $id")
 		}
 	}
-	if v.kind == '{' && v.has("allOf") {
-		all := v.get("allOf").elems
-		v = v.without("allOf")
+	if v.Kind == '{' && v.Has("allOf") {
+		all := v.Get("allOf").Elems
+		v = v.Without("allOf")
 		for i, sub := range all {
-			if v.kind != '{' {
+			if v.Kind != '{' {
 				break
 			}
 			add(loc+"/allOf/"+strconv.Itoa(i), sub)
 		}
 	}
-	if v.kind == '{' && v.get("unevaluatedProperties").isFalse() && !hasAny(v, "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas", "$dynamicRef", "$recursiveRef", "additionalProperties") {
+	if v.Kind == '{' && v.Get("unevaluatedProperties").IsFalse() && !hasAny(v, "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas", "$dynamicRef", "$recursiveRef", "additionalProperties") {
 		// Nothing applies to this object any more but its own keywords.
-		v = v.without("unevaluatedProperties").with("additionalProperties", falseSchema)
+		v = v.Without("unevaluatedProperties").With("additionalProperties", falseSchema)
 	}
 	return v
 }
 
 // branches makes the lang of anyOf or oneOf; nil if the keyword isn't there or
 // has to be left out.
-func (n *narrower) branches(v *value, key, loc string) *lang {
-	b := v.get(key)
-	if b == nil || b.kind != '[' {
+func (n *narrower) branches(v *jsontext.Value, key, loc string) *lang {
+	b := v.Get(key)
+	if b == nil || b.Kind != '[' {
 		return nil
 	}
-	rest := v.without(key)
+	rest := v.Without(key)
 	alone := lone(v, key)
-	var subs []*value
+	var subs []*jsontext.Value
 	var alts []*lang
-	for i, sub := range b.elems {
+	for i, sub := range b.Elems {
 		at := loc + "/" + key + "/" + strconv.Itoa(i)
 		if alone {
 			subs = append(subs, sub)
@@ -197,7 +199,7 @@ func (n *narrower) branches(v *value, key, loc string) *lang {
 		subs = append(subs, flat)
 		alts = append(alts, n.schema(merged, at))
 	}
-	if len(alts) < len(b.elems) && (key == "oneOf" || len(alts) == 0) {
+	if len(alts) < len(b.Elems) && (key == "oneOf" || len(alts) == 0) {
 		n.because(loc+"/"+key, "can't be merged with its siblings")
 		if len(alts) == 0 {
 			return nil
@@ -213,7 +215,7 @@ func (n *narrower) branches(v *value, key, loc string) *lang {
 }
 
 // disjoint tells whether no value of alts[i] fits subs[j], j other than i.
-func (n *narrower) disjoint(alts []*lang, subs []*value) bool {
+func (n *narrower) disjoint(alts []*lang, subs []*jsontext.Value) bool {
 	if len(alts) > 200 {
 		return false
 	}
@@ -228,14 +230,14 @@ func (n *narrower) disjoint(alts []*lang, subs []*value) bool {
 }
 
 // excludes tells, if it can, that no value of l fits schema s.
-func (n *narrower) excludes(l *lang, s *value, depth int) bool {
-	if depth > 8 || s.kind == 't' {
+func (n *narrower) excludes(l *lang, s *jsontext.Value, depth int) bool {
+	if depth > 8 || s.Kind == 't' {
 		return false
 	}
-	if s.kind == 'f' || l.kind == none {
+	if s.Kind == 'f' || l.kind == none {
 		return true
 	}
-	if s.has("$ref") {
+	if s.Has("$ref") {
 		if t, ok := n.target(s, ""); ok && (n.draft < draft2019 || n.excludes(l, t, depth+1)) {
 			return n.excludes(l, t, depth+1)
 		}
@@ -255,7 +257,7 @@ func (n *narrower) excludes(l *lang, s *value, depth int) bool {
 		return l.def.lang != nil && n.excludes(l.def.lang, s, depth+1)
 	case literals:
 		for _, lit := range l.lits {
-			v, err := parseJSON([]byte(lit), maxJSONDepth)
+			v, err := jsontext.Parse([]byte(lit), maxJSONDepth)
 			if err != nil {
 				return false
 			}
@@ -269,7 +271,7 @@ func (n *narrower) excludes(l *lang, s *value, depth int) bool {
 	if mine == "" {
 		return false
 	}
-	if t := s.get("type"); t != nil {
+	if t := s.Get("type"); t != nil {
 		hit := false
 		for _, name := range typeList(t) {
 			hit = hit || name == mine || name == "number" && mine == "integer" || name == "integer" && mine == "number"
@@ -279,14 +281,14 @@ func (n *narrower) excludes(l *lang, s *value, depth int) bool {
 		}
 	}
 	for _, key := range []string{"const", "enum"} {
-		e := s.get(key)
+		e := s.Get(key)
 		if e == nil {
 			continue
 		}
 		other := true
 		kinds := map[string]string{"boolean": "tf", "integer": "0", "number": "0", "string": "\"", "array": "[", "object": "{"}[mine]
-		for _, v := range append(slices.Clone(e.elems), e) {
-			if (key == "const") == (v == e) && strings.IndexByte(kinds, v.kind) >= 0 {
+		for _, v := range append(slices.Clone(e.Elems), e) {
+			if (key == "const") == (v == e) && strings.IndexByte(kinds, v.Kind) >= 0 {
 				other = false
 			}
 		}
@@ -294,7 +296,7 @@ func (n *narrower) excludes(l *lang, s *value, depth int) bool {
 			return true
 		}
 	}
-	for _, sub := range s.get("allOf").items() {
+	for _, sub := range s.Get("allOf").Items() {
 		if n.excludes(l, sub, depth+1) {
 			return true
 		}
@@ -309,31 +311,24 @@ func (n *narrower) excludes(l *lang, s *value, depth int) bool {
 		}
 		return l.fields[i], true
 	}
-	for _, r := range s.get("required").items() {
-		if _, ok := has(r.str); !ok {
+	for _, r := range s.Get("required").Items() {
+		if _, ok := has(r.Str); !ok {
 			return true
 		}
 	}
-	for _, p := range s.get("properties").list() {
-		if f, ok := has(p.key); ok && f.required && n.excludes(f.lang, p.val, depth+1) {
+	for _, p := range s.Get("properties").List() {
+		if f, ok := has(p.Key); ok && f.required && n.excludes(f.lang, p.Val, depth+1) {
 			return true
 		}
 	}
-	if s.get("additionalProperties").isFalse() && !s.has("patternProperties") {
+	if s.Get("additionalProperties").IsFalse() && !s.Has("patternProperties") {
 		for _, f := range l.fields {
-			if f.required && !s.get("properties").has(f.key) {
+			if f.required && !s.Get("properties").Has(f.key) {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-func (v *value) items() []*value {
-	if v == nil {
-		return nil
-	}
-	return v.elems
 }
 
 // Keywords by the type of value they speak about.
@@ -346,18 +341,18 @@ var (
 )
 
 // values makes the lang of a schema without $ref, allOf, anyOf and oneOf.
-func (n *narrower) values(v *value, loc string) *lang {
+func (n *narrower) values(v *jsontext.Value, loc string) *lang {
 	for _, key := range []string{"$dynamicRef", "$recursiveRef"} {
-		if v.has(key) {
+		if v.Has(key) {
 			n.because(loc+"/"+key, "not followed")
 		}
 	}
-	if v.has("if") && hasAny(v, "then", "else") {
+	if v.Has("if") && hasAny(v, "then", "else") {
 		n.because(loc+"/if", "checked after the reply")
 	}
 	var types []string
-	if v.has("type") {
-		types = typeList(v.get("type"))
+	if v.Has("type") {
+		types = typeList(v.Get("type"))
 	} else {
 		for _, g := range []struct {
 			t     string
@@ -371,14 +366,14 @@ func (n *narrower) values(v *value, loc string) *lang {
 	if hasAny(v, "enum", "const") {
 		return n.literals(v, loc)
 	}
-	if v.has("not") {
+	if v.Has("not") {
 		n.not(v, loc)
 	}
 	if len(types) == 0 {
-		if v.has("type") {
+		if v.Has("type") {
 			return &lang{kind: none}
 		}
-		if f := v.get("format"); f != nil && formats[f.str] != "" {
+		if f := v.Get("format"); f != nil && formats[f.Str] != "" {
 			types = []string{"string"}
 		} else {
 			return n.any(loc)
@@ -415,14 +410,14 @@ func (n *narrower) values(v *value, loc string) *lang {
 }
 
 // not notes a reason unless the negated schema plainly can't hold.
-func (n *narrower) not(v *value, loc string) {
-	no := v.get("not")
-	if no.isFalse() {
+func (n *narrower) not(v *jsontext.Value, loc string) {
+	no := v.Get("not")
+	if no.IsFalse() {
 		return
 	}
-	if no.kind == '{' && v.has("type") {
-		if ts := typeList(no.get("type")); len(ts) > 0 {
-			mine := typeList(v.get("type"))
+	if no.Kind == '{' && v.Has("type") {
+		if ts := typeList(no.Get("type")); len(ts) > 0 {
+			mine := typeList(v.Get("type"))
 			hit := false
 			for _, t := range ts {
 				for _, m := range mine {
@@ -433,9 +428,9 @@ func (n *narrower) not(v *value, loc string) {
 				return
 			}
 		}
-		if slices.Equal(typeList(v.get("type")), []string{"object"}) && v.has("properties") {
-			for _, r := range no.get("required").items() {
-				if !v.get("properties").has(r.str) && !slices.ContainsFunc(v.get("required").items(), func(e *value) bool { return e.str == r.str }) {
+		if slices.Equal(typeList(v.Get("type")), []string{"object"}) && v.Has("properties") {
+			for _, r := range no.Get("required").Items() {
+				if !v.Get("properties").Has(r.Str) && !slices.ContainsFunc(v.Get("required").Items(), func(e *jsontext.Value) bool { return e.Str == r.Str }) {
 					return // never written
 				}
 			}
@@ -444,26 +439,26 @@ func (n *narrower) not(v *value, loc string) {
 	n.because(loc+"/not", "checked after the reply")
 }
 
-func (n *narrower) literals(v *value, loc string) *lang {
-	vals := v.get("enum").items()
-	if c := v.get("const"); c != nil {
-		vals = []*value{c}
+func (n *narrower) literals(v *jsontext.Value, loc string) *lang {
+	vals := v.Get("enum").Items()
+	if c := v.Get("const"); c != nil {
+		vals = []*jsontext.Value{c}
 	}
-	siblings := v.without("const")
-	if !v.has("const") {
-		siblings = v.without("enum")
+	siblings := v.Without("const")
+	if !v.Has("const") {
+		siblings = v.Without("enum")
 	}
 	l := &lang{kind: literals}
 	for _, e := range vals {
 		if fits, sure := n.fits(e, siblings); fits && sure {
-			l.lits = append(l.lits, string(e.appendTo(nil)))
+			l.lits = append(l.lits, string(e.AppendTo(nil)))
 		}
 	}
 	if len(l.lits) == 0 {
 		for _, e := range vals {
 			if fits, sure := n.fits(e, siblings); fits || !sure {
 				n.because(loc+"/enum", "beside keywords that aren't evaluated here")
-				l.lits = append(l.lits, string(e.appendTo(nil)))
+				l.lits = append(l.lits, string(e.AppendTo(nil)))
 			}
 		}
 	}
@@ -475,15 +470,15 @@ func (n *narrower) literals(v *value, loc string) *lang {
 
 // fits evaluates the simple keywords of s on v. It is sure only if s has no
 // others that speak about values of this kind.
-func (n *narrower) fits(v *value, s *value) (fits, sure bool) {
-	switch s.kind {
+func (n *narrower) fits(v *jsontext.Value, s *jsontext.Value) (fits, sure bool) {
+	switch s.Kind {
 	case 't':
 		return true, true
 	case 'f':
 		return false, true
 	}
 	sure = true
-	if s.has("$ref") {
+	if s.Has("$ref") {
 		t, ok := n.target(s, "")
 		if n.draft < draft2019 || lone(s, "$ref") {
 			if !ok || n.budget < 0 {
@@ -494,29 +489,29 @@ func (n *narrower) fits(v *value, s *value) (fits, sure bool) {
 		}
 		sure = false
 	}
-	for _, m := range s.members {
-		if !known[m.key] || annotations[m.key] {
+	for _, m := range s.Members {
+		if !known[m.Key] || annotations[m.Key] {
 			continue
 		}
-		switch m.key {
+		switch m.Key {
 		case "type":
 			hit := false
-			for _, t := range typeList(m.val) {
+			for _, t := range typeList(m.Val) {
 				switch t {
 				case "null":
-					hit = hit || v.kind == 'n'
+					hit = hit || v.Kind == 'n'
 				case "boolean":
-					hit = hit || v.kind == 't' || v.kind == 'f'
+					hit = hit || v.Kind == 't' || v.Kind == 'f'
 				case "string":
-					hit = hit || v.kind == '"'
+					hit = hit || v.Kind == '"'
 				case "array":
-					hit = hit || v.kind == '['
+					hit = hit || v.Kind == '['
 				case "object":
-					hit = hit || v.kind == '{'
+					hit = hit || v.Kind == '{'
 				case "number":
-					hit = hit || v.kind == '0'
+					hit = hit || v.Kind == '0'
 				case "integer":
-					r, ok := v.rat()
+					r, ok := v.Rat()
 					hit = hit || ok && r.IsInt()
 				}
 			}
@@ -524,60 +519,60 @@ func (n *narrower) fits(v *value, s *value) (fits, sure bool) {
 				return false, true
 			}
 		case "enum", "const":
-			vals := []*value{m.val}
-			if m.key == "enum" {
-				vals = m.val.elems
+			vals := []*jsontext.Value{m.Val}
+			if m.Key == "enum" {
+				vals = m.Val.Elems
 			}
 			hit := false
 			for _, e := range vals {
-				x, ok := e.rat()
-				y, ok2 := v.rat()
+				x, ok := e.Rat()
+				y, ok2 := v.Rat()
 				hit = hit || sameJSON(e, v) || ok && ok2 && x.Cmp(y) == 0
 			}
 			if !hit {
-				if v.kind == '{' || v.kind == '[' {
+				if v.Kind == '{' || v.Kind == '[' {
 					sure = false // other spelling or order
 					continue
 				}
 				return false, true
 			}
 		case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum":
-			x, ok := v.rat()
+			x, ok := v.Rat()
 			if !ok {
 				continue
 			}
-			b, ok := m.val.rat()
+			b, ok := m.Val.Rat()
 			if !ok || n.draft == draft4 {
 				sure = false
 				continue
 			}
 			c := x.Cmp(b)
-			if m.key == "minimum" && c < 0 || m.key == "maximum" && c > 0 || m.key == "exclusiveMinimum" && c <= 0 || m.key == "exclusiveMaximum" && c >= 0 {
+			if m.Key == "minimum" && c < 0 || m.Key == "maximum" && c > 0 || m.Key == "exclusiveMinimum" && c <= 0 || m.Key == "exclusiveMaximum" && c >= 0 {
 				return false, true
 			}
 		case "minLength", "maxLength":
-			if v.kind == '"' {
-				b, ok := intOf(m.val)
+			if v.Kind == '"' {
+				b, ok := intOf(m.Val)
 				if !ok {
 					sure = false
-				} else if l := utf8.RuneCountInString(v.str); m.key == "minLength" && l < b || m.key == "maxLength" && l > b {
+				} else if l := utf8.RuneCountInString(v.Str); m.Key == "minLength" && l < b || m.Key == "maxLength" && l > b {
 					return false, true
 				}
 			}
 		case "pattern":
-			if v.kind == '"' {
-				re, err := regexp.Compile(m.val.str)
+			if v.Kind == '"' {
+				re, err := regexp.Compile(m.Val.Str)
 				if err != nil {
 					sure = false
-				} else if !re.MatchString(v.str) {
+				} else if !re.MatchString(v.Str) {
 					return false, true
 				}
 			}
 		default:
 			switch {
-			case slices.Contains(numberWords, m.key) && v.kind != '0':
-			case slices.Contains(arrayWords, m.key) && v.kind != '[':
-			case slices.Contains(objectWords, m.key) && v.kind != '{':
+			case slices.Contains(numberWords, m.Key) && v.Kind != '0':
+			case slices.Contains(arrayWords, m.Key) && v.Kind != '[':
+			case slices.Contains(objectWords, m.Key) && v.Kind != '{':
 			default:
 				sure = false
 			}
@@ -586,8 +581,8 @@ func (n *narrower) fits(v *value, s *value) (fits, sure bool) {
 	return true, sure
 }
 
-func intOf(v *value) (int, bool) {
-	r, ok := v.rat()
+func intOf(v *jsontext.Value) (int, bool) {
+	r, ok := v.Rat()
 	if !ok || !r.IsInt() || !r.Num().IsInt64() {
 		return 0, false
 	}
@@ -599,7 +594,7 @@ func intOf(v *value) (int, bool) {
 }
 
 // number makes integers and decimals.
-func (n *narrower) number(v *value, loc string, whole bool) *lang {
+func (n *narrower) number(v *jsontext.Value, loc string, whole bool) *lang {
 	l := &lang{kind: number, places: maxPlaces}
 	if whole {
 		l.kind, l.places = integer, 0
@@ -614,19 +609,19 @@ func (n *narrower) number(v *value, loc string, whole bool) *lang {
 			l.hi, l.hiOpen = b, open
 		}
 	}
-	if b, ok := v.get("minimum").rat(); ok {
-		low(b, v.get("exclusiveMinimum").isTrue())
+	if b, ok := v.Get("minimum").Rat(); ok {
+		low(b, v.Get("exclusiveMinimum").IsTrue())
 	}
-	if b, ok := v.get("maximum").rat(); ok {
-		high(b, v.get("exclusiveMaximum").isTrue())
+	if b, ok := v.Get("maximum").Rat(); ok {
+		high(b, v.Get("exclusiveMaximum").IsTrue())
 	}
-	if b, ok := v.get("exclusiveMinimum").rat(); ok {
+	if b, ok := v.Get("exclusiveMinimum").Rat(); ok {
 		low(b, true)
 	}
-	if b, ok := v.get("exclusiveMaximum").rat(); ok {
+	if b, ok := v.Get("exclusiveMaximum").Rat(); ok {
 		high(b, true)
 	}
-	m, ok := v.get("multipleOf").rat()
+	m, ok := v.Get("multipleOf").Rat()
 	if !ok || m.Sign() <= 0 {
 		return within(l)
 	}
@@ -701,12 +696,12 @@ func multiples(l *lang, m *big.Rat, whole bool) ([]string, bool) {
 	return out, true
 }
 
-func (n *narrower) text(v *value, loc string) *lang {
+func (n *narrower) text(v *jsontext.Value, loc string) *lang {
 	l := &lang{kind: text, max: -1}
-	if b, ok := intOf(v.get("minLength")); ok {
+	if b, ok := intOf(v.Get("minLength")); ok {
 		l.min = b
 	}
-	if b, ok := intOf(v.get("maxLength")); ok {
+	if b, ok := intOf(v.Get("maxLength")); ok {
 		l.max = b
 	}
 	if l.max >= 0 && l.min > l.max {
@@ -717,10 +712,10 @@ func (n *narrower) text(v *value, loc string) *lang {
 		l.min = 0
 	}
 	src, at := "", loc+"/pattern"
-	if p := v.get("pattern"); p != nil && p.kind == '"' {
-		src = p.str
-	} else if f := v.get("format"); f != nil {
-		src = formats[f.str]
+	if p := v.Get("pattern"); p != nil && p.Kind == '"' {
+		src = p.Str
+	} else if f := v.Get("format"); f != nil {
+		src = formats[f.Str]
 		if src == "" {
 			return l
 		}
@@ -730,7 +725,7 @@ func (n *narrower) text(v *value, loc string) *lang {
 	}
 	p, err := parsePattern(src)
 	if err != nil {
-		if v.has("pattern") {
+		if v.Has("pattern") {
 			n.because(at, "%v; checked after the reply", err)
 		}
 		return l
@@ -738,7 +733,7 @@ func (n *narrower) text(v *value, loc string) *lang {
 	p.fit(&l.min, &l.max)
 	if p.min >= l.min && (l.max < 0 || p.max >= 0 && p.max <= l.max) {
 		l.min, l.max = 0, -1
-	} else if v.has("pattern") {
+	} else if v.Has("pattern") {
 		if l.max >= 0 && p.min > l.max || p.max >= 0 && p.max < l.min {
 			return &lang{kind: none}
 		}
@@ -751,31 +746,31 @@ func (n *narrower) text(v *value, loc string) *lang {
 	return l
 }
 
-func (n *narrower) array(v *value, loc string) *lang {
+func (n *narrower) array(v *jsontext.Value, loc string) *lang {
 	l := &lang{kind: array, max: -1}
-	if b, ok := intOf(v.get("minItems")); ok {
+	if b, ok := intOf(v.Get("minItems")); ok {
 		l.min = b
 	}
-	if b, ok := intOf(v.get("maxItems")); ok {
+	if b, ok := intOf(v.Get("maxItems")); ok {
 		l.max = b
 	}
 	if l.max >= 0 && l.min > l.max {
 		return &lang{kind: none}
 	}
-	tuple, rest, restAt := v.get("prefixItems").items(), v.get("items"), "/items"
+	tuple, rest, restAt := v.Get("prefixItems").Items(), v.Get("items"), "/items"
 	at := "/prefixItems/"
-	if rest != nil && rest.kind == '[' {
-		tuple, rest, restAt, at = rest.elems, v.get("additionalItems"), "/additionalItems", "/items/"
+	if rest != nil && rest.Kind == '[' {
+		tuple, rest, restAt, at = rest.Elems, v.Get("additionalItems"), "/additionalItems", "/items/"
 	}
 	if rest == nil {
-		if rest = v.get("unevaluatedItems"); rest != nil {
+		if rest = v.Get("unevaluatedItems"); rest != nil {
 			restAt = "/unevaluatedItems"
 		}
 	}
-	if v.get("uniqueItems").isTrue() && l.max != 1 && l.max != 0 {
+	if v.Get("uniqueItems").IsTrue() && l.max != 1 && l.max != 0 {
 		n.because(loc+"/uniqueItems", "checked after the reply")
 	}
-	if v.has("contains") {
+	if v.Has("contains") {
 		n.because(loc+"/contains", "checked after the reply")
 	}
 	for i, p := range tuple {
@@ -810,40 +805,40 @@ func (n *narrower) array(v *value, loc string) *lang {
 	return l
 }
 
-func (n *narrower) object(v *value, loc string) *lang {
+func (n *narrower) object(v *jsontext.Value, loc string) *lang {
 	l := &lang{kind: object, max: -1}
 	required := map[string]bool{}
-	for _, r := range v.get("required").items() {
-		required[r.str] = true
+	for _, r := range v.Get("required").Items() {
+		required[r.Str] = true
 	}
-	others := v.get("additionalProperties")
+	others := v.Get("additionalProperties")
 	othersAt := loc + "/additionalProperties"
 	if others == nil {
-		if others = v.get("unevaluatedProperties"); others != nil {
+		if others = v.Get("unevaluatedProperties"); others != nil {
 			othersAt = loc + "/unevaluatedProperties"
 		}
 	}
 	if others == nil {
-		others = &value{kind: 't'}
+		others = &jsontext.Value{Kind: 't'}
 	}
-	if others.kind == '{' && v.has("unevaluatedProperties") && !v.has("additionalProperties") && hasAny(v, "anyOf", "oneOf", "if", "not", "dependentSchemas") {
+	if others.Kind == '{' && v.Has("unevaluatedProperties") && !v.Has("additionalProperties") && hasAny(v, "anyOf", "oneOf", "if", "not", "dependentSchemas") {
 		n.because(othersAt, "checked after the reply")
 	}
 	type keyPattern struct {
 		re  *regexp.Regexp
-		sub *value
+		sub *jsontext.Value
 		at  string
 	}
 	var patterns []keyPattern
-	for _, p := range v.get("patternProperties").list() {
-		re, err := regexp.Compile(p.key)
+	for _, p := range v.Get("patternProperties").List() {
+		re, err := regexp.Compile(p.Key)
 		if err != nil {
 			return &lang{kind: none} // Compile has refused it
 		}
-		patterns = append(patterns, keyPattern{re, p.val, loc + "/patternProperties/" + escapePointer(p.key)})
+		patterns = append(patterns, keyPattern{re, p.Val, loc + "/patternProperties/" + escapePointer(p.Key)})
 	}
-	names := v.get("propertyNames")
-	add := func(key string, sub *value, at string) {
+	names := v.Get("propertyNames")
+	add := func(key string, sub *jsontext.Value, at string) {
 		for _, p := range patterns {
 			if !p.re.MatchString(key) {
 				continue
@@ -863,13 +858,13 @@ func (n *narrower) object(v *value, loc string) *lang {
 			sub, at = others, othersAt
 		}
 		if names != nil {
-			if fits, sure := n.fits(&value{kind: '"', str: key}, names); !fits {
+			if fits, sure := n.fits(&jsontext.Value{Kind: '"', Str: key}, names); !fits {
 				sub = falseSchema
 			} else if !sure {
 				n.because(loc+"/propertyNames", "checked after the reply")
 			}
 		}
-		if sub.isFalse() {
+		if sub.IsFalse() {
 			if required[key] {
 				l.fields = append(l.fields, field{key, &lang{kind: none}, true})
 			}
@@ -877,14 +872,14 @@ func (n *narrower) object(v *value, loc string) *lang {
 		}
 		l.fields = append(l.fields, field{key, n.schema(sub, at), required[key]})
 	}
-	for _, p := range v.get("properties").list() {
-		add(p.key, p.val, loc+"/properties/"+escapePointer(p.key))
+	for _, p := range v.Get("properties").List() {
+		add(p.Key, p.Val, loc+"/properties/"+escapePointer(p.Key))
 	}
-	for _, r := range v.get("required").items() {
-		if required[r.str] && !v.get("properties").has(r.str) {
-			required[r.str] = true
-			if !slices.ContainsFunc(l.fields, func(f field) bool { return f.key == r.str }) {
-				add(r.str, nil, loc+"/required")
+	for _, r := range v.Get("required").Items() {
+		if required[r.Str] && !v.Get("properties").Has(r.Str) {
+			required[r.Str] = true
+			if !slices.ContainsFunc(l.fields, func(f field) bool { return f.key == r.Str }) {
+				add(r.Str, nil, loc+"/required")
 			}
 		}
 	}
@@ -895,13 +890,13 @@ func (n *narrower) object(v *value, loc string) *lang {
 	}
 	n.dependents(v, l, loc)
 	least, most := 0, -1
-	if b, ok := intOf(v.get("minProperties")); ok {
+	if b, ok := intOf(v.Get("minProperties")); ok {
 		least = b
 	}
-	if b, ok := intOf(v.get("maxProperties")); ok {
+	if b, ok := intOf(v.Get("maxProperties")); ok {
 		most = b
 	}
-	if len(l.fields) > 0 || len(v.get("properties").list()) > 0 {
+	if len(l.fields) > 0 || len(v.Get("properties").List()) > 0 {
 		must := 0
 		for _, f := range l.fields {
 			if f.required {
@@ -936,15 +931,15 @@ func (n *narrower) object(v *value, loc string) *lang {
 			n.because(p.at, "%v; checked after the reply", err)
 		}
 	default:
-		if !others.isFalse() {
+		if !others.IsFalse() {
 			l.rest = n.schema(others, othersAt)
 		}
 		if names != nil && l.rest != nil {
 			k := names
-			if k.kind == '{' && !k.has("type") {
-				k = k.with("type", &value{kind: '"', str: "string"})
+			if k.Kind == '{' && !k.Has("type") {
+				k = k.With("type", &jsontext.Value{Kind: '"', Str: "string"})
 			}
-			if k.kind == '{' {
+			if k.Kind == '{' {
 				l.key = n.schema(k, loc+"/propertyNames")
 			}
 		}
@@ -962,7 +957,7 @@ func (n *narrower) object(v *value, loc string) *lang {
 }
 
 // dependents looks at the keywords that ask for keys when another is there.
-func (n *narrower) dependents(v *value, l *lang, loc string) {
+func (n *narrower) dependents(v *jsontext.Value, l *lang, loc string) {
 	has := func(key string) (required, written bool) {
 		for _, f := range l.fields {
 			if f.key == key {
@@ -972,21 +967,21 @@ func (n *narrower) dependents(v *value, l *lang, loc string) {
 		return false, len(l.fields) == 0 // a map may write it
 	}
 	for _, word := range []string{"dependentRequired", "dependentSchemas", "dependencies"} {
-		for _, d := range v.get(word).list() {
-			if _, written := has(d.key); !written {
+		for _, d := range v.Get(word).List() {
+			if _, written := has(d.Key); !written {
 				continue
 			}
-			if d.val.kind == '[' {
+			if d.Val.Kind == '[' {
 				met := true
-				for _, k := range d.val.elems {
-					required, _ := has(k.str)
+				for _, k := range d.Val.Elems {
+					required, _ := has(k.Str)
 					met = met && required
 				}
 				if met {
 					continue
 				}
 			}
-			if !d.val.isTrue() {
+			if !d.Val.IsTrue() {
 				n.because(loc+"/"+word, "checked after the reply")
 			}
 		}

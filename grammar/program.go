@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 // Limits of an automaton. What a schema makes beyond them is a *LimitError.
@@ -398,7 +400,7 @@ func (w *assembler) object(l *lang, next int32) int32 {
 		for i := len(l.fields) - 1; i >= 0; i-- {
 			f := l.fields[i]
 			must = must || f.required
-			member := w.bytes(string(appendString(nil, f.key))+":", w.space(w.value(f.lang, after)))
+			member := w.bytes(string(jsontext.AppendString(nil, f.key))+":", w.space(w.value(f.lang, after)))
 			if f.required {
 				begin, bare = begin[:0], bare[:0]
 			}
@@ -605,7 +607,7 @@ func (w *assembler) regexp(re *syntax.Regexp, next int32) int32 {
 		return w.regexp(re.Sub[0], next)
 	case syntax.OpLiteral:
 		if re.Flags&syntax.FoldCase == 0 {
-			s := appendString(nil, string(re.Rune))
+			s := jsontext.AppendString(nil, string(re.Rune))
 			return w.bytes(string(s[1:len(s)-1]), next)
 		}
 		for i := len(re.Rune) - 1; i >= 0; i-- {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolsidecar/sidecar/models/jsontext"
 	"pgregory.net/rapid"
 )
 
@@ -32,7 +33,7 @@ func randomSchema(t *rapid.T, depth int) string {
 	case 0:
 		return `{"type":"string"` + bounds("minLength", "maxLength", []int{4, 20, 140, 400}[num(0, 3)]) + `}`
 	case 1:
-		return `{"type":"string","pattern":` + string(appendString(nil, randomPattern(t, 3))) + `}`
+		return `{"type":"string","pattern":` + string(jsontext.AppendString(nil, randomPattern(t, 3))) + `}`
 	case 2:
 		return `{"type":"integer"` + bounds("minimum", "maximum", []int{3, 120, 99999}[num(0, 2)]) + `}`
 	case 3:

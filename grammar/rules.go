@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 // Where the rules come from: sections of the specification this project was
@@ -70,13 +72,13 @@ var rules = []Rule{
 		Fix:   "declare it under properties, or take it out of required",
 		object: func(s *subject, o *objectPlace, say say) {
 			for _, p := range o.places {
-				for _, e := range elemsOf(p.v.get("required")) {
+				for _, e := range elemsOf(p.v.Get("required")) {
 					known := slices.ContainsFunc(o.places, func(q located) bool {
-						sub := q.v.get("properties").get(e.str)
-						return sub != nil && !sub.isFalse() || hasAny(q.v, "patternProperties", "oneOf", "anyOf", "$dynamicRef", "if", "dependentSchemas")
+						sub := q.v.Get("properties").Get(e.Str)
+						return sub != nil && !sub.IsFalse() || hasAny(q.v, "patternProperties", "oneOf", "anyOf", "$dynamicRef", "if", "dependentSchemas")
 					})
 					if !known && !mapOf(o.places) {
-						say(p.pointer()+"/required", "required %q is not declared: a closed tool can never be called", clipText(e.str, 80))
+						say(p.pointer()+"/required", "required %q is not declared: a closed tool can never be called", clipText(e.Str, 80))
 					}
 				}
 			}
@@ -85,7 +87,7 @@ var rules = []Rule{
 		Title: "no value can keep the bounds",
 		Fix:   "correct the lower or the upper bound",
 		tool: func(s *subject, say say) {
-			s.schemas(func(loc string, v *value) {
+			s.schemas(func(loc string, v *jsontext.Value) {
 				if why := contradiction(v, draftOf(s.root)); why != "" {
 					say(loc, "%s", why)
 				}
@@ -96,7 +98,7 @@ var rules = []Rule{
 		Fix:   "give a default from the parameter's domain, or none",
 		param: func(s *subject, p *param, say say) {
 			for _, q := range p.places {
-				if d := q.v.get("default"); d != nil {
+				if d := q.v.Get("default"); d != nil {
 					if err := s.checked.fit(d, q.s, q.loc+"/default", p.level); err != nil {
 						say(q.pointer()+"/default", "%s", err.(*DefaultError).Msg)
 					}
@@ -108,7 +110,7 @@ var rules = []Rule{
 		Fix:   "correct the value, or the type and bounds beside enum",
 		param: func(s *subject, p *param, say say) {
 			for _, q := range p.places {
-				values := elemsOf(q.v.get("enum"))
+				values := elemsOf(q.v.Get("enum"))
 				for i, e := range values[:min(len(values), maxListed)] {
 					if err := s.checked.fit(e, q.s, q.loc, p.level); err != nil {
 						say(q.pointer()+"/enum/"+strconv.Itoa(i), "%s", err.(*DefaultError).Msg)
@@ -121,11 +123,11 @@ var rules = []Rule{
 		Fix:   "let the default be the value that changes or loses nothing",
 		param: func(s *subject, p *param, say say) {
 			d := p.get("default")
-			if d.isTrue() && (p.named(harmful) || p.named(confirming) && !p.named(rehearsal)) {
+			if d.IsTrue() && (p.named(harmful) || p.named(confirming) && !p.named(rehearsal)) {
 				say(p.loc+"/default", "%q is true when the model says nothing", p.name)
 			}
-			if d != nil && d.kind == '"' && harmfulMode[strings.ToLower(d.str)] {
-				say(p.loc+"/default", "%q is %q when the model says nothing", p.name, d.str)
+			if d != nil && d.Kind == '"' && harmfulMode[strings.ToLower(d.Str)] {
+				say(p.loc+"/default", "%q is %q when the model says nothing", p.name, d.Str)
 			}
 		}},
 	{ID: "name-duplicate", Severity: Error, Source: fromTuple,
@@ -305,18 +307,18 @@ var rules = []Rule{
 		Title: "a bound has no effect on the declared type",
 		Fix:   "correct the type, or use the keyword of that type",
 		tool: func(s *subject, say say) {
-			s.schemas(func(loc string, v *value) {
-				t := v.get("type")
+			s.schemas(func(loc string, v *jsontext.Value) {
+				t := v.Get("type")
 				if t == nil {
 					return
 				}
 				var types []string
-				for _, e := range append(slices.Clip(t.elems), t) {
-					types = append(types, e.str)
+				for _, e := range append(slices.Clip(t.Elems), t) {
+					types = append(types, e.Str)
 				}
-				for _, m := range v.members {
-					if on, ok := acts[m.key]; ok && !slices.ContainsFunc(types, func(t string) bool { return strings.Contains(on, t) && t != "" }) {
-						say(loc+"/"+m.key, "%s on a %s", m.key, strings.Join(slices.DeleteFunc(types, func(t string) bool { return t == "" }), " or "))
+				for _, m := range v.Members {
+					if on, ok := acts[m.Key]; ok && !slices.ContainsFunc(types, func(t string) bool { return strings.Contains(on, t) && t != "" }) {
+						say(loc+"/"+m.Key, "%s on a %s", m.Key, strings.Join(slices.DeleteFunc(types, func(t string) bool { return t == "" }), " or "))
 					}
 				}
 			})
@@ -326,8 +328,8 @@ var rules = []Rule{
 		Fix:   "additionalProperties: false; a map belongs into a parameter of its own",
 		object: func(s *subject, o *objectPlace, say say) {
 			for _, p := range o.places {
-				a := p.v.get("additionalProperties")
-				if len(o.params) > 0 && a != nil && (a.isTrue() || a.kind == '{' && len(a.members) == 0) {
+				a := p.v.Get("additionalProperties")
+				if len(o.params) > 0 && a != nil && (a.IsTrue() || a.Kind == '{' && len(a.Members) == 0) {
 					say(p.pointer()+"/additionalProperties", "any key fits beside %s", quoteAll(namesOf(o.params)))
 				}
 			}
@@ -399,7 +401,7 @@ var rules = []Rule{
 		Title: "the rehearsal is not what happens by default",
 		Fix:   "default: true, so that the model has to say that it means it",
 		param: func(s *subject, p *param, say say) {
-			if p.only("boolean") && p.named(rehearsal) && p.get("default").isFalse() {
+			if p.only("boolean") && p.named(rehearsal) && p.get("default").IsFalse() {
 				say(p.loc+"/default", "%q is false when the model says nothing", p.name)
 			}
 		}},
@@ -590,56 +592,56 @@ func hidden(r rune) bool {
 func (s *subject) texts(f func(loc, text string)) {
 	f("/name", s.Name)
 	f("/description", s.Description)
-	var walk func(v *value, loc string)
-	walk = func(v *value, loc string) {
-		if v.kind == '"' {
-			f(loc, v.str)
+	var walk func(v *jsontext.Value, loc string)
+	walk = func(v *jsontext.Value, loc string) {
+		if v.Kind == '"' {
+			f(loc, v.Str)
 		}
-		for i, e := range v.elems {
+		for i, e := range v.Elems {
 			walk(e, loc+"/"+strconv.Itoa(i))
 		}
-		for _, m := range v.members {
-			if m.key == "pattern" && m.val.kind == '"' {
+		for _, m := range v.Members {
+			if m.Key == "pattern" && m.Val.Kind == '"' {
 				continue
 			}
-			at := loc + "/" + escapePointer(m.key)
-			f(at, m.key)
-			walk(m.val, at)
+			at := loc + "/" + escapePointer(m.Key)
+			f(at, m.Key)
+			walk(m.Val, at)
 		}
 	}
 	walk(s.root, "/parameters")
 }
 
 // schemas calls f with every subschema.
-func (s *subject) schemas(f func(loc string, v *value)) {
-	var walk func(v *value, loc string)
-	walk = func(v *value, loc string) {
+func (s *subject) schemas(f func(loc string, v *jsontext.Value)) {
+	var walk func(v *jsontext.Value, loc string)
+	walk = func(v *jsontext.Value, loc string) {
 		f(loc, v)
-		eachSubschema(v, func(at string, sub *value) { walk(sub, loc+at) })
+		eachSubschema(v, func(at string, sub *jsontext.Value) { walk(sub, loc+at) })
 	}
 	walk(s.root, "/parameters")
 }
 
 // contradiction tells which two keywords of one schema no value can keep.
-func contradiction(v *value, draft int) string {
-	if e := v.get("enum"); e != nil && len(e.elems) == 0 {
+func contradiction(v *jsontext.Value, draft int) string {
+	if e := v.Get("enum"); e != nil && len(e.Elems) == 0 {
 		return "an empty enum"
 	}
 	for _, p := range [][3]string{{"minLength", "maxLength", "string"}, {"minItems", "maxItems", "array"}, {"minProperties", "maxProperties", "object"}, {"minContains", "maxContains", "array"}} {
-		low, ok := v.get(p[0]).rat()
-		high, ok2 := v.get(p[1]).rat()
+		low, ok := v.Get(p[0]).Rat()
+		high, ok2 := v.Get(p[1]).Rat()
 		if ok && ok2 && low.Cmp(high) > 0 {
 			return p[0] + " " + boundText(low) + " is more than " + p[1] + " " + boundText(high)
 		}
 	}
-	if high, ok := v.get("maxProperties").rat(); ok {
-		if n := len(elemsOf(v.get("required"))); high.Cmp(big.NewRat(int64(n), 1)) < 0 {
+	if high, ok := v.Get("maxProperties").Rat(); ok {
+		if n := len(elemsOf(v.Get("required"))); high.Cmp(big.NewRat(int64(n), 1)) < 0 {
 			return strconv.Itoa(n) + " keys are required and " + boundText(high) + " may be there"
 		}
 	}
-	for _, r := range elemsOf(v.get("required")) {
-		if v.get("properties").get(r.str).isFalse() {
-			return "required " + strconv.Quote(clipText(r.str, 80)) + " may not be there"
+	for _, r := range elemsOf(v.Get("required")) {
+		if v.Get("properties").Get(r.Str).IsFalse() {
+			return "required " + strconv.Quote(clipText(r.Str, 80)) + " may not be there"
 		}
 	}
 	low, lowKey, lowOpen := tighter(v, "minimum", "exclusiveMinimum", draft, 1)
@@ -651,8 +653,8 @@ func contradiction(v *value, draft int) string {
 	if c := low.Cmp(high); c > 0 || c == 0 && (lowOpen || highOpen) {
 		return both + " leave nothing"
 	}
-	step, whole := v.get("multipleOf").rat()
-	if t := v.get("type"); t != nil && t.str == "integer" && !whole {
+	step, whole := v.Get("multipleOf").Rat()
+	if t := v.Get("type"); t != nil && t.Str == "integer" && !whole {
 		step, whole = big.NewRat(1, 1), true
 	}
 	if whole && step.Sign() > 0 {
@@ -672,11 +674,11 @@ func contradiction(v *value, draft int) string {
 
 // tighter is the tighter of an inclusive and an exclusive bound; draft 4 has a
 // boolean for the latter.
-func tighter(v *value, key, exclusive string, draft, sign int) (r *big.Rat, name string, open bool) {
-	if x, ok := v.get(key).rat(); ok {
-		r, name, open = x, key, draft == draft4 && v.get(exclusive).isTrue()
+func tighter(v *jsontext.Value, key, exclusive string, draft, sign int) (r *big.Rat, name string, open bool) {
+	if x, ok := v.Get(key).Rat(); ok {
+		r, name, open = x, key, draft == draft4 && v.Get(exclusive).IsTrue()
 	}
-	if x, ok := v.get(exclusive).rat(); ok && (r == nil || x.Cmp(r)*sign >= 0) {
+	if x, ok := v.Get(exclusive).Rat(); ok && (r == nil || x.Cmp(r)*sign >= 0) {
 		r, name, open = x, exclusive, true
 	}
 	return r, name, open
@@ -685,8 +687,8 @@ func tighter(v *value, key, exclusive string, draft, sign int) (r *big.Rat, name
 // mapOf tells whether some schema admits undeclared keys by name.
 func mapOf(places []located) bool {
 	return slices.ContainsFunc(places, func(p located) bool {
-		a := p.v.get("additionalProperties")
-		return a != nil && a.kind == '{' && len(a.members) > 0 || hasAny(p.v, "unevaluatedProperties")
+		a := p.v.Get("additionalProperties")
+		return a != nil && a.Kind == '{' && len(a.Members) > 0 || hasAny(p.v, "unevaluatedProperties")
 	})
 }
 

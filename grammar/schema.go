@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 // Bounds on a schema: what goes beyond them is refused by name. A tool of the
@@ -40,16 +42,16 @@ const (
 	draft2020 = 2020
 )
 
-func draftOf(root *value) int {
-	s := root.get("$schema")
-	if s == nil || s.kind != '"' {
+func draftOf(root *jsontext.Value) int {
+	s := root.Get("$schema")
+	if s == nil || s.Kind != '"' {
 		return draft2020
 	}
 	for _, d := range []struct {
 		name  string
 		draft int
 	}{{"draft-04", draft4}, {"draft-06", draft6}, {"draft-07", draft7}, {"2019-09", draft2019}} {
-		if strings.Contains(s.str, d.name) {
+		if strings.Contains(s.Str, d.name) {
 			return d.draft
 		}
 	}
@@ -86,18 +88,18 @@ var known = func() map[string]bool {
 }()
 
 // lone tells whether schema v says something by keyword key only.
-func lone(v *value, key string) bool {
-	for _, m := range v.members {
-		if m.key != key && known[m.key] && !annotations[m.key] {
+func lone(v *jsontext.Value, key string) bool {
+	for _, m := range v.Members {
+		if m.Key != key && known[m.Key] && !annotations[m.Key] {
 			return false
 		}
 	}
 	return true
 }
 
-func hasAny(v *value, keys ...string) bool {
+func hasAny(v *jsontext.Value, keys ...string) bool {
 	for _, k := range keys {
-		if v.has(k) {
+		if v.Has(k) {
 			return true
 		}
 	}
@@ -106,28 +108,28 @@ func hasAny(v *value, keys ...string) bool {
 
 // eachSubschema calls f with every schema directly inside v and its place
 // relative to v.
-func eachSubschema(v *value, f func(loc string, sub *value)) {
-	for _, m := range v.members {
-		switch m.key {
+func eachSubschema(v *jsontext.Value, f func(loc string, sub *jsontext.Value)) {
+	for _, m := range v.Members {
+		switch m.Key {
 		case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
-			for _, p := range m.val.members {
-				if p.val.isSchema() {
-					f("/"+m.key+"/"+escapePointer(p.key), p.val)
+			for _, p := range m.Val.Members {
+				if p.Val.IsSchema() {
+					f("/"+m.Key+"/"+escapePointer(p.Key), p.Val)
 				}
 			}
 		case "allOf", "anyOf", "oneOf", "prefixItems", "items":
-			for i, e := range m.val.elems {
-				if e.isSchema() {
-					f("/"+m.key+"/"+strconv.Itoa(i), e)
+			for i, e := range m.Val.Elems {
+				if e.IsSchema() {
+					f("/"+m.Key+"/"+strconv.Itoa(i), e)
 				}
 			}
-			if m.key == "items" && m.val.isSchema() {
-				f("/items", m.val)
+			if m.Key == "items" && m.Val.IsSchema() {
+				f("/items", m.Val)
 			}
 		case "not", "if", "then", "else", "additionalProperties", "unevaluatedProperties", "propertyNames", "additionalItems",
 			"unevaluatedItems", "contains", "contentSchema":
-			if m.val.isSchema() {
-				f("/"+m.key, m.val)
+			if m.Val.IsSchema() {
+				f("/"+m.Key, m.Val)
 			}
 		}
 	}
@@ -141,7 +143,7 @@ func escapePointer(s string) string {
 }
 
 // resolve finds the target of a "#" or "#/…" reference.
-func resolve(root *value, ref string) (*value, bool) {
+func resolve(root *jsontext.Value, ref string) (*jsontext.Value, bool) {
 	frag, ok := strings.CutPrefix(ref, "#")
 	if !ok {
 		return nil, false
@@ -156,75 +158,75 @@ func resolve(root *value, ref string) (*value, bool) {
 	v := root
 	for _, tok := range strings.Split(frag[1:], "/") {
 		tok = strings.NewReplacer("~1", "/", "~0", "~").Replace(tok)
-		switch v.kind {
+		switch v.Kind {
 		case '{':
-			if v = v.get(tok); v == nil {
+			if v = v.Get(tok); v == nil {
 				return nil, false
 			}
 		case '[':
 			i, err := strconv.Atoi(tok)
-			if err != nil || i < 0 || i >= len(v.elems) || strconv.Itoa(i) != tok {
+			if err != nil || i < 0 || i >= len(v.Elems) || strconv.Itoa(i) != tok {
 				return nil, false
 			}
-			v = v.elems[i]
+			v = v.Elems[i]
 		default:
 			return nil, false
 		}
 	}
-	return v, v.isSchema()
+	return v, v.IsSchema()
 }
 
 // survey walks every subschema once, bounds it, and tells whether references
 // mean what resolve says they mean (no embedded $id, no anchors in use).
-func survey(tool string, root *value) (plainRefs bool, err error) {
+func survey(tool string, root *jsontext.Value) (plainRefs bool, err error) {
 	plainRefs = true
 	n := 0
 	draft := draftOf(root)
-	var walk func(v *value, loc string, depth int) error
-	walk = func(v *value, loc string, depth int) error {
+	var walk func(v *jsontext.Value, loc string, depth int) error
+	walk = func(v *jsontext.Value, loc string, depth int) error {
 		if n++; n > maxSubschemas {
 			return &SchemaError{tool, loc, "more than 10,000 subschemas"}
 		}
 		if depth > maxSchemaDepth {
 			return &SchemaError{tool, loc, "subschemas nested more than 64 deep"}
 		}
-		if v.kind != '{' {
+		if v.Kind != '{' {
 			return nil
 		}
-		if v != root && (v.has("$id") || draft == draft4 && v.has("id")) {
+		if v != root && (v.Has("$id") || draft == draft4 && v.Has("id")) {
 			plainRefs = false
 		}
-		if v.has("$dynamicRef") || v.has("$recursiveRef") {
+		if v.Has("$dynamicRef") || v.Has("$recursiveRef") {
 			plainRefs = false
 		}
-		if r := v.get("$ref"); r != nil && r.kind == '"' {
-			if !strings.HasPrefix(r.str, "#") && !strings.HasPrefix(r.str, "http://json-schema.org/") &&
-				!strings.HasPrefix(r.str, "https://json-schema.org/") {
-				if id := root.get("$id"); id == nil && root.get("id") == nil {
-					return &SchemaError{tool, loc + "/$ref", "refers to " + strconv.Quote(r.str) + ", outside this schema; nothing is fetched: inline it under $defs"}
+		if r := v.Get("$ref"); r != nil && r.Kind == '"' {
+			if !strings.HasPrefix(r.Str, "#") && !strings.HasPrefix(r.Str, "http://json-schema.org/") &&
+				!strings.HasPrefix(r.Str, "https://json-schema.org/") {
+				if id := root.Get("$id"); id == nil && root.Get("id") == nil {
+					return &SchemaError{tool, loc + "/$ref", "refers to " + strconv.Quote(r.Str) + ", outside this schema; nothing is fetched: inline it under $defs"}
 				}
 			}
-			if _, ok := resolve(root, r.str); !ok {
+			if _, ok := resolve(root, r.Str); !ok {
 				plainRefs = false
 			}
 		}
-		if p := v.get("pattern"); p != nil && p.kind == '"' {
-			if err := patternError(p.str); err != "" {
+		if p := v.Get("pattern"); p != nil && p.Kind == '"' {
+			if err := patternError(p.Str); err != "" {
 				return &SchemaError{tool, loc + "/pattern", err}
 			}
 		}
 		for _, key := range []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"} {
-			if b := v.get(key); b != nil && b.kind == '0' && !tame(b.str) {
+			if b := v.Get(key); b != nil && b.Kind == '0' && !tame(b.Str) {
 				return &SchemaError{tool, loc + "/" + key, "number beyond 1e1000 or below 1e-1000"}
 			}
 		}
-		for _, p := range v.get("patternProperties").list() {
-			if err := patternError(p.key); err != "" {
-				return &SchemaError{tool, loc + "/patternProperties/" + escapePointer(p.key), err}
+		for _, p := range v.Get("patternProperties").List() {
+			if err := patternError(p.Key); err != "" {
+				return &SchemaError{tool, loc + "/patternProperties/" + escapePointer(p.Key), err}
 			}
 		}
 		var err error
-		eachSubschema(v, func(at string, sub *value) {
+		eachSubschema(v, func(at string, sub *jsontext.Value) {
 			if err == nil {
 				err = walk(sub, loc+at, depth+1)
 			}
@@ -243,14 +245,6 @@ func patternError(p string) string {
 		return "pattern is not RE2: " + strings.TrimPrefix(err.Error(), "error parsing regexp: ")
 	}
 	return ""
-}
-
-// list is the members of an object, and nothing of anything else.
-func (v *value) list() []member {
-	if v == nil {
-		return nil
-	}
-	return v.members
 }
 
 // tame tells whether a number is within 1e±1000 (or zero).

@@ -3,6 +3,8 @@ package grammar
 import (
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 // Stream checks the argument bytes of one call as they arrive: they must be
@@ -138,7 +140,7 @@ func (s *Stream) step(c byte) string {
 		}
 		return ""
 	case inHex:
-		if hexDigit(c) < 0 {
+		if jsontext.HexDigit(c) < 0 {
 			return "a hexadecimal digit"
 		}
 		if s.hex--; s.hex == 0 {

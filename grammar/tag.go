@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 // Syntax is how a model family writes a call: the grammar package needs only
@@ -119,11 +121,11 @@ func Tag(s Syntax, tools []*Checked, choice Choice, eng Engine) (Emission, error
 			break
 		}
 		out = append(out, `{"type":"any_text","excludes":[`...)
-		out = appendString(out, s.Trigger)
+		out = jsontext.AppendString(out, s.Trigger)
 		out = append(out, `]}`...)
 	case choice.Mode == Auto && choice.Response == nil:
 		out = append(out, `{"type":"triggered_tags","triggers":[`...)
-		out = appendString(out, s.Trigger)
+		out = jsontext.AppendString(out, s.Trigger)
 		out = append(out, `],"tags":`...)
 		out = e.tags(out, s, tools, eng)
 		out = append(out, `,"at_least_one":false,"stop_after_first":`...)
@@ -137,7 +139,7 @@ func Tag(s Syntax, tools []*Checked, choice Choice, eng Engine) (Emission, error
 		out = append(out, `{"type":"tags_with_separator","tags":`...)
 		out = e.tags(out, s, tools, eng)
 		out = append(out, `,"separator":`...)
-		out = appendString(out, s.Separator)
+		out = jsontext.AppendString(out, s.Separator)
 		out = append(out, `,"at_least_one":true,"stop_after_first":`...)
 		out = strconv.AppendBool(out, !choice.Parallel || choice.Mode == Named)
 		out = append(out, '}')
@@ -158,11 +160,11 @@ func (e *Emission) tags(out []byte, s Syntax, tools []*Checked, eng Engine) []by
 			out = append(out, ',')
 		}
 		out = append(out, `{"type":"tag","begin":`...)
-		out = appendString(out, s.Begin(t.name))
+		out = jsontext.AppendString(out, s.Begin(t.name))
 		out = append(out, `,"content":{"type":"grammar","grammar":`...)
 		out = append(out, t.content.quoted...)
 		out = append(out, `},"end":`...)
-		out = appendString(out, s.End)
+		out = jsontext.AppendString(out, s.End)
 		out = append(out, '}')
 		e.Tools = append(e.Tools, t.emission(eng))
 	}

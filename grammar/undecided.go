@@ -1,6 +1,10 @@
 package grammar
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
+)
 
 // Undecided names what the schema says and Check doesn't judge: keywords that
 // are annotations in the standard, though people often mean them. Each entry
@@ -9,23 +13,23 @@ func (c *Checked) Undecided() []string {
 	if len(c.raw) == 0 {
 		return nil
 	}
-	root, err := parseJSON([]byte(c.raw), maxJSONDepth)
+	root, err := jsontext.Parse([]byte(c.raw), maxJSONDepth)
 	if err != nil {
 		return nil // compiled, so it is JSON
 	}
 	var out []string
-	var walk func(v *value, loc string)
-	walk = func(v *value, loc string) {
+	var walk func(v *jsontext.Value, loc string)
+	walk = func(v *jsontext.Value, loc string) {
 		for _, key := range []string{"format", "contentEncoding", "contentMediaType", "contentSchema"} {
-			if a := v.get(key); a != nil {
+			if a := v.Get(key); a != nil {
 				what := ""
-				if a.kind == '"' {
-					what = " " + strconv.Quote(clipText(a.str, 64))
+				if a.Kind == '"' {
+					what = " " + strconv.Quote(clipText(a.Str, 64))
 				}
 				out = append(out, loc+"/"+key+":"+what+" is an annotation and not judged")
 			}
 		}
-		eachSubschema(v, func(at string, sub *value) { walk(sub, loc+at) })
+		eachSubschema(v, func(at string, sub *jsontext.Value) { walk(sub, loc+at) })
 	}
 	walk(root, "#")
 	return out

@@ -1,6 +1,10 @@
 package grammar
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
+)
 
 // World says what an object schema of a tool means that declares properties
 // and is silent about others.
@@ -42,11 +46,11 @@ func (w World) String() string {
 // With references that are not JSON pointers into this document (embedded
 // $id, anchors, $dynamicRef) only the root is considered. So what fits the
 // closed schema always fits the schema as written.
-func closeWorld(root *value, plainRefs bool) *value {
-	if root.kind != '{' {
+func closeWorld(root *jsontext.Value, plainRefs bool) *jsontext.Value {
+	if root.Kind != '{' {
 		return root
 	}
-	c := closer{root: root, draft: draftOf(root), own: map[*value]bool{}, shared: map[*value]bool{}, with: map[*value]string{}}
+	c := closer{root: root, draft: draftOf(root), own: map[*jsontext.Value]bool{}, shared: map[*jsontext.Value]bool{}, with: map[*jsontext.Value]string{}}
 	if plainRefs {
 		c.place(root)
 	} else {
@@ -62,16 +66,16 @@ func closeWorld(root *value, plainRefs bool) *value {
 }
 
 type closer struct {
-	root   *value
+	root   *jsontext.Value
 	draft  int
-	own    map[*value]bool   // visited as a place of its own
-	shared map[*value]bool   // visited as anything else
-	with   map[*value]string // keyword that closes it
+	own    map[*jsontext.Value]bool   // visited as a place of its own
+	shared map[*jsontext.Value]bool   // visited as anything else
+	with   map[*jsontext.Value]string // keyword that closes it
 }
 
-func (c *closer) target(v *value) *value {
-	if r := v.get("$ref"); r != nil && r.kind == '"' {
-		t, _ := resolve(c.root, r.str)
+func (c *closer) target(v *jsontext.Value) *jsontext.Value {
+	if r := v.Get("$ref"); r != nil && r.Kind == '"' {
+		t, _ := resolve(c.root, r.Str)
 		return t
 	}
 	return nil
@@ -79,20 +83,20 @@ func (c *closer) target(v *value) *value {
 
 // consider decides by which keyword v is closed, and tells whether other
 // schemas apply to the same value.
-func (c *closer) consider(v *value) (more bool) {
+func (c *closer) consider(v *jsontext.Value) (more bool) {
 	more = hasAny(v, inPlace...)
-	declares := len(v.get("properties").list()) > 0
-	if v == c.root && !(v.has("$ref") && lone(v, "$ref")) && !(v.has("anyOf") && lone(v, "anyOf")) {
+	declares := len(v.Get("properties").List()) > 0
+	if v == c.root && !(v.Has("$ref") && lone(v, "$ref")) && !(v.Has("anyOf") && lone(v, "anyOf")) {
 		declares = true
 	}
 	if !declares || hasAny(v, "additionalProperties", "unevaluatedProperties", "patternProperties") {
 		return more
 	}
-	if t := v.get("type"); t != nil && !(t.kind == '"' && t.str == "object" || t.kind == '[' && slices.ContainsFunc(t.elems, func(e *value) bool { return e.str == "object" })) {
+	if t := v.Get("type"); t != nil && !(t.Kind == '"' && t.Str == "object" || t.Kind == '[' && slices.ContainsFunc(t.Elems, func(e *jsontext.Value) bool { return e.Str == "object" })) {
 		return more
 	}
 	switch {
-	case c.draft < draft2019 && v.has("$ref"):
+	case c.draft < draft2019 && v.Has("$ref"):
 	case !more:
 		c.with[v] = "additionalProperties"
 	case c.draft >= draft2019:
@@ -101,24 +105,24 @@ func (c *closer) consider(v *value) (more bool) {
 	return more
 }
 
-func (c *closer) place(v *value) {
-	if v == nil || v.kind != '{' || c.own[v] {
+func (c *closer) place(v *jsontext.Value) {
+	if v == nil || v.Kind != '{' || c.own[v] {
 		return
 	}
 	c.own[v] = true
 	switch {
-	case v.has("$ref") && (c.draft < draft2019 || lone(v, "$ref")):
+	case v.Has("$ref") && (c.draft < draft2019 || lone(v, "$ref")):
 		c.place(c.target(v))
 		return
-	case v.has("anyOf") && lone(v, "anyOf"):
-		for _, e := range v.get("anyOf").elems {
+	case v.Has("anyOf") && lone(v, "anyOf"):
+		for _, e := range v.Get("anyOf").Elems {
 			c.place(e)
 		}
 		return
 	}
 	more := c.consider(v)
-	twice := v.has("properties") && v.has("patternProperties") // both may speak about one key
-	eachSubschema(v, func(loc string, sub *value) {
+	twice := v.Has("properties") && v.Has("patternProperties") // both may speak about one key
+	eachSubschema(v, func(loc string, sub *jsontext.Value) {
 		switch key := firstToken(loc); key {
 		case "$defs", "definitions":
 		case "properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "items", "prefixItems",
@@ -147,13 +151,13 @@ func firstToken(loc string) string {
 	return loc[1:]
 }
 
-func (c *closer) share(v *value) {
-	if v == nil || v.kind != '{' || c.shared[v] {
+func (c *closer) share(v *jsontext.Value) {
+	if v == nil || v.Kind != '{' || c.shared[v] {
 		return
 	}
 	c.shared[v] = true
 	c.share(c.target(v))
-	eachSubschema(v, func(loc string, sub *value) {
+	eachSubschema(v, func(loc string, sub *jsontext.Value) {
 		if key := firstToken(loc); key != "$defs" && key != "definitions" {
 			c.share(sub)
 		}
@@ -162,28 +166,28 @@ func (c *closer) share(v *value) {
 
 // rebuild copies v with the closing keywords in it. Values without any below
 // them are shared with the original.
-func (c *closer) rebuild(v *value) *value {
+func (c *closer) rebuild(v *jsontext.Value) *jsontext.Value {
 	out := *v
-	for i, e := range v.elems {
+	for i, e := range v.Elems {
 		if r := c.rebuild(e); r != e {
-			if &out.elems[0] == &v.elems[0] {
-				out.elems = slices.Clone(v.elems)
+			if &out.Elems[0] == &v.Elems[0] {
+				out.Elems = slices.Clone(v.Elems)
 			}
-			out.elems[i] = r
+			out.Elems[i] = r
 		}
 	}
-	for i, m := range v.members {
-		if r := c.rebuild(m.val); r != m.val {
-			if &out.members[0] == &v.members[0] {
-				out.members = slices.Clone(v.members)
+	for i, m := range v.Members {
+		if r := c.rebuild(m.Val); r != m.Val {
+			if &out.Members[0] == &v.Members[0] {
+				out.Members = slices.Clone(v.Members)
 			}
-			out.members[i].val = r
+			out.Members[i].Val = r
 		}
 	}
 	if key, ok := c.with[v]; ok {
-		return (&out).with(key, &value{kind: 'f'})
+		return (&out).With(key, &jsontext.Value{Kind: 'f'})
 	}
-	if len(v.elems) > 0 && &out.elems[0] != &v.elems[0] || len(v.members) > 0 && &out.members[0] != &v.members[0] {
+	if len(v.Elems) > 0 && &out.Elems[0] != &v.Elems[0] || len(v.Members) > 0 && &out.Members[0] != &v.Members[0] {
 		return &out
 	}
 	return v

@@ -1,4 +1,6 @@
-package grammar
+// Package jsontext reads JSON texts into values that keep the order of members
+// and the spelling of numbers, and writes them.
+package jsontext
 
 import (
 	"encoding/json"
@@ -9,110 +11,116 @@ import (
 	"unicode/utf8"
 )
 
-// value is a JSON value that keeps what encoding/json forgets: the order of
+// A Value is a JSON value that keeps what encoding/json forgets: the order of
 // members and the spelling of numbers.
-type value struct {
-	kind    byte   // one of { [ " 0 t f n
-	str     string // of a string: decoded; of a number: its spelling
-	elems   []*value
-	members []member
+type Value struct {
+	Kind    byte   // one of { [ " 0 t f n
+	Str     string // of a string: decoded; of a number: its spelling
+	Elems   []*Value
+	Members []Member
 	byKey   map[string]int // index into members; nil below 8 members
 }
 
-type member struct {
-	key string
-	val *value
+// A Member is a member of an object.
+type Member struct {
+	Key string
+	Val *Value
 }
 
-func (v *value) get(key string) *value {
-	if v == nil || v.kind != '{' {
+// Get is the member of that key; nil if v is no object or has none.
+func (v *Value) Get(key string) *Value {
+	if v == nil || v.Kind != '{' {
 		return nil
 	}
 	if v.byKey != nil {
 		if i, ok := v.byKey[key]; ok {
-			return v.members[i].val
+			return v.Members[i].Val
 		}
 		return nil
 	}
-	for i := range v.members {
-		if v.members[i].key == key {
-			return v.members[i].val
+	for i := range v.Members {
+		if v.Members[i].Key == key {
+			return v.Members[i].Val
 		}
 	}
 	return nil
 }
 
-func (v *value) has(key string) bool { return v.get(key) != nil }
+// Has tells whether an object has a member of that key.
+func (v *Value) Has(key string) bool { return v.Get(key) != nil }
 
-func (v *value) isTrue() bool  { return v != nil && v.kind == 't' }
-func (v *value) isFalse() bool { return v != nil && v.kind == 'f' }
+// IsTrue and IsFalse tell whether v is that literal.
+func (v *Value) IsTrue() bool  { return v != nil && v.Kind == 't' }
+func (v *Value) IsFalse() bool { return v != nil && v.Kind == 'f' }
 
-// isSchema tells whether v can stand where a schema is expected.
-func (v *value) isSchema() bool { return v != nil && (v.kind == '{' || v.kind == 't' || v.kind == 'f') }
+// IsSchema tells whether v can stand where a schema is expected.
+func (v *Value) IsSchema() bool { return v != nil && (v.Kind == '{' || v.Kind == 't' || v.Kind == 'f') }
 
-// with returns an object like v in which key has the value val.
-func (v *value) with(key string, val *value) *value {
-	out := &value{kind: '{', members: make([]member, 0, len(v.members)+1)}
+// With returns an object like v in which key has the value val.
+func (v *Value) With(key string, val *Value) *Value {
+	out := &Value{Kind: '{', Members: make([]Member, 0, len(v.Members)+1)}
 	done := false
-	for _, m := range v.members {
-		if m.key == key {
-			m.val, done = val, true
+	for _, m := range v.Members {
+		if m.Key == key {
+			m.Val, done = val, true
 		}
-		out.members = append(out.members, m)
+		out.Members = append(out.Members, m)
 	}
 	if !done {
-		out.members = append(out.members, member{key, val})
+		out.Members = append(out.Members, Member{key, val})
 	}
-	out.index()
+	out.Index()
 	return out
 }
 
-func (v *value) without(keys ...string) *value {
-	out := &value{kind: '{', members: make([]member, 0, len(v.members))}
+// Without returns an object like v that has none of the keys.
+func (v *Value) Without(keys ...string) *Value {
+	out := &Value{Kind: '{', Members: make([]Member, 0, len(v.Members))}
 next:
-	for _, m := range v.members {
+	for _, m := range v.Members {
 		for _, k := range keys {
-			if m.key == k {
+			if m.Key == k {
 				continue next
 			}
 		}
-		out.members = append(out.members, m)
+		out.Members = append(out.Members, m)
 	}
-	out.index()
+	out.Index()
 	return out
 }
 
-func (v *value) index() {
-	if len(v.members) < 8 {
+// Index makes Get fast on an object whose Members were set by hand.
+func (v *Value) Index() {
+	if len(v.Members) < 8 {
 		v.byKey = nil
 		return
 	}
-	v.byKey = make(map[string]int, len(v.members))
-	for i, m := range v.members {
-		v.byKey[m.key] = i
+	v.byKey = make(map[string]int, len(v.Members))
+	for i, m := range v.Members {
+		v.byKey[m.Key] = i
 	}
 }
 
-// plain is v as encoding/json with UseNumber gives it, with numbers beyond
+// Plain is v as encoding/json with UseNumber gives it, with numbers beyond
 // hugeExponent brought down to it.
-func (v *value) plain() any {
-	switch v.kind {
+func (v *Value) Plain() any {
+	switch v.Kind {
 	case '{':
-		m := make(map[string]any, len(v.members))
-		for _, e := range v.members {
-			m[e.key] = e.val.plain()
+		m := make(map[string]any, len(v.Members))
+		for _, e := range v.Members {
+			m[e.Key] = e.Val.Plain()
 		}
 		return m
 	case '[':
-		a := make([]any, len(v.elems))
-		for i, e := range v.elems {
-			a[i] = e.plain()
+		a := make([]any, len(v.Elems))
+		for i, e := range v.Elems {
+			a[i] = e.Plain()
 		}
 		return a
 	case '"':
-		return v.str
+		return v.Str
 	case '0':
-		return json.Number(tameNumber(v.str))
+		return json.Number(TameNumber(v.Str))
 	case 't':
 		return true
 	case 'f':
@@ -121,34 +129,34 @@ func (v *value) plain() any {
 	return nil
 }
 
-// appendTo writes v as JSON: ", " and ": " between, as models write it, and
+// AppendTo writes v as JSON: ", " and ": " between, as models write it, and
 // strings with the fewest escapes.
-func (v *value) appendTo(dst []byte) []byte {
-	switch v.kind {
+func (v *Value) AppendTo(dst []byte) []byte {
+	switch v.Kind {
 	case '{':
 		dst = append(dst, '{')
-		for i, m := range v.members {
+		for i, m := range v.Members {
 			if i > 0 {
 				dst = append(dst, ", "...)
 			}
-			dst = appendString(dst, m.key)
+			dst = AppendString(dst, m.Key)
 			dst = append(dst, ": "...)
-			dst = m.val.appendTo(dst)
+			dst = m.Val.AppendTo(dst)
 		}
 		return append(dst, '}')
 	case '[':
 		dst = append(dst, '[')
-		for i, e := range v.elems {
+		for i, e := range v.Elems {
 			if i > 0 {
 				dst = append(dst, ", "...)
 			}
-			dst = e.appendTo(dst)
+			dst = e.AppendTo(dst)
 		}
 		return append(dst, ']')
 	case '"':
-		return appendString(dst, v.str)
+		return AppendString(dst, v.Str)
 	case '0':
-		return append(dst, v.str...)
+		return append(dst, v.Str...)
 	case 't':
 		return append(dst, "true"...)
 	case 'f':
@@ -157,8 +165,8 @@ func (v *value) appendTo(dst []byte) []byte {
 	return append(dst, "null"...)
 }
 
-// appendString writes s as a JSON string in which only what must be escaped is.
-func appendString(dst []byte, s string) []byte {
+// AppendString writes s as a JSON string in which only what must be escaped is.
+func AppendString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
 	for i := 0; i < len(s); i++ {
@@ -186,8 +194,8 @@ func appendString(dst []byte, s string) []byte {
 // and maximum are still exact; multipleOf and equality are not, out there.
 const hugeExponent = 2000
 
-// tameNumber applies hugeExponent to a valid JSON number.
-func tameNumber(s string) string {
+// TameNumber applies hugeExponent to a valid JSON number.
+func TameNumber(s string) string {
 	i := strings.IndexAny(s, "eE")
 	if i < 0 && len(s) <= hugeExponent {
 		return s
@@ -227,57 +235,132 @@ func tameNumber(s string) string {
 	return s
 }
 
-// rat is the exact value of a number.
-func (v *value) rat() (*big.Rat, bool) {
-	if v == nil || v.kind != '0' {
+// Rat is the exact value of a number.
+func (v *Value) Rat() (*big.Rat, bool) {
+	if v == nil || v.Kind != '0' {
 		return nil, false
 	}
-	return new(big.Rat).SetString(tameNumber(v.str))
+	return new(big.Rat).SetString(TameNumber(v.Str))
 }
 
-// A jsonError says where a text stops being JSON as we take it.
-type jsonError struct {
-	offset int    // byte offset
-	code   string // ErrorType of the misfit
-	msg    string
+// Size gives the number of values in v and how deep they are nested.
+func (v *Value) Size() (n, depth int) {
+	n = 1
+	for _, e := range v.Elems {
+		k, d := e.Size()
+		n, depth = n+k, max(depth, d+1)
+	}
+	for _, m := range v.Members {
+		k, d := m.Val.Size()
+		n, depth = n+k, max(depth, d+1)
+	}
+	return n, depth
 }
 
-func (e *jsonError) Error() string { return fmt.Sprintf("byte %d: %s", e.offset, e.msg) }
+// Order gives for each step of a path the index of the member or item; -1
+// where there is none.
+func (v *Value) Order(path []string) []int {
+	at := make([]int, len(path))
+	for k, tok := range path {
+		v, at[k] = v.Child(tok)
+	}
+	return at
+}
 
-// parseJSON reads one whole JSON value: RFC 8259, UTF-8, no member twice, no
+// Child is the member or item that a token of a JSON pointer names.
+func (v *Value) Child(tok string) (*Value, int) {
+	switch {
+	case v == nil:
+	case v.Kind == '{' && v.byKey != nil:
+		if i, ok := v.byKey[tok]; ok {
+			return v.Members[i].Val, i
+		}
+	case v.Kind == '{':
+		for i := range v.Members {
+			if v.Members[i].Key == tok {
+				return v.Members[i].Val, i
+			}
+		}
+	case v.Kind == '[':
+		if i, err := strconv.Atoi(tok); err == nil && i >= 0 && i < len(v.Elems) {
+			return v.Elems[i], i
+		}
+	}
+	return nil, -1
+}
+
+// Items is the items of an array, and nothing of nil.
+func (v *Value) Items() []*Value {
+	if v == nil {
+		return nil
+	}
+	return v.Elems
+}
+
+// List is the members of an object, and nothing of nil.
+func (v *Value) List() []Member {
+	if v == nil {
+		return nil
+	}
+	return v.Members
+}
+
+// A SyntaxError says where a text stops being JSON as we take it.
+type SyntaxError struct {
+	Offset int    // byte offset
+	Code   string // ErrorType of the misfit
+	Msg    string
+}
+
+func (e *SyntaxError) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.Msg) }
+
+// Parse reads one whole JSON value: RFC 8259, UTF-8, no member twice, no
 // byte after it but white space, nesting to maxDepth.
-func parseJSON(b []byte, maxDepth int) (*value, error) {
-	p := parser{b: b, depth: maxDepth}
-	p.space()
-	v, err := p.value()
+func Parse(b []byte, maxDepth int) (*Value, error) {
+	p := NewReader(b, maxDepth)
+	p.Space()
+	v, err := p.Value()
 	if err != nil {
 		return nil, err
 	}
-	p.space()
+	p.Space()
 	if p.i < len(p.b) {
 		return nil, p.fail(p.i, "trailing_data", "more text after the JSON value")
 	}
 	return v, nil
 }
 
-type parser struct {
+// A Reader reads values one after the other.
+type Reader struct {
 	b     []byte
 	i     int
 	depth int // levels left
 }
 
-func (p *parser) fail(at int, code, format string, a ...any) error {
-	return &jsonError{at, code, fmt.Sprintf(format, a...)}
+// NewReader reads b, with values nested at most maxDepth deep.
+func NewReader(b []byte, maxDepth int) *Reader { return &Reader{b: b, depth: maxDepth} }
+
+// Offset is the place of the next byte.
+func (p *Reader) Offset() int { return p.i }
+
+// Byte is the next byte. There must be one.
+func (p *Reader) Byte() byte { return p.b[p.i] }
+
+// Skip passes the next byte.
+func (p *Reader) Skip() { p.i++ }
+
+func (p *Reader) fail(at int, code, format string, a ...any) error {
+	return &SyntaxError{at, code, fmt.Sprintf(format, a...)}
 }
 
-func (p *parser) syntax(want string) error {
+func (p *Reader) syntax(want string) error {
 	if p.i >= len(p.b) {
 		return p.fail(p.i, "json_syntax", "the text ends where %s should follow", want)
 	}
 	return p.fail(p.i, "json_syntax", "%q where %s should be", p.b[p.i], want)
 }
 
-func (p *parser) space() {
+func (p *Reader) Space() {
 	for p.i < len(p.b) {
 		switch p.b[p.i] {
 		case ' ', '\t', '\n', '\r':
@@ -288,7 +371,7 @@ func (p *parser) space() {
 	}
 }
 
-func (p *parser) value() (*value, error) {
+func (p *Reader) Value() (*Value, error) {
 	if p.i >= len(p.b) {
 		return nil, p.syntax("a value")
 	}
@@ -298,8 +381,8 @@ func (p *parser) value() (*value, error) {
 	case '[':
 		return p.array()
 	case '"':
-		s, err := p.string()
-		return &value{kind: '"', str: s}, err
+		s, err := p.String()
+		return &Value{Kind: '"', Str: s}, err
 	case 't':
 		return p.word("true")
 	case 'f':
@@ -314,17 +397,17 @@ func (p *parser) value() (*value, error) {
 	}
 }
 
-func (p *parser) word(w string) (*value, error) {
+func (p *Reader) word(w string) (*Value, error) {
 	for k := range len(w) {
 		if p.i >= len(p.b) || p.b[p.i] != w[k] {
 			return nil, p.syntax(w)
 		}
 		p.i++
 	}
-	return &value{kind: w[0]}, nil
+	return &Value{Kind: w[0]}, nil
 }
 
-func (p *parser) digits() bool {
+func (p *Reader) digits() bool {
 	from := p.i
 	for p.i < len(p.b) && p.b[p.i] >= '0' && p.b[p.i] <= '9' {
 		p.i++
@@ -332,7 +415,7 @@ func (p *parser) digits() bool {
 	return p.i > from
 }
 
-func (p *parser) number() (*value, error) {
+func (p *Reader) number() (*Value, error) {
 	from := p.i
 	if p.b[p.i] == '-' {
 		p.i++
@@ -357,10 +440,10 @@ func (p *parser) number() (*value, error) {
 			return nil, p.syntax("a digit")
 		}
 	}
-	return &value{kind: '0', str: string(p.b[from:p.i])}, nil
+	return &Value{Kind: '0', Str: string(p.b[from:p.i])}, nil
 }
 
-func (p *parser) string() (string, error) {
+func (p *Reader) String() (string, error) {
 	p.i++
 	from := p.i
 	for p.i < len(p.b) { // the usual string: no escape
@@ -400,7 +483,7 @@ func (p *parser) string() (string, error) {
 }
 
 // char steps over one unescaped character of a string.
-func (p *parser) char() error {
+func (p *Reader) char() error {
 	c := p.b[p.i]
 	if c < 0x20 {
 		return p.fail(p.i, "json_syntax", "raw control character %#02x in a string", c)
@@ -417,7 +500,7 @@ func (p *parser) char() error {
 	return nil
 }
 
-func (p *parser) escape(out []byte) ([]byte, error) {
+func (p *Reader) escape(out []byte) ([]byte, error) {
 	p.i++
 	if p.i >= len(p.b) {
 		return nil, p.syntax("an escape")
@@ -463,13 +546,13 @@ func (p *parser) escape(out []byte) ([]byte, error) {
 	return out, nil
 }
 
-func (p *parser) hex4() (rune, error) {
+func (p *Reader) hex4() (rune, error) {
 	var r rune
 	for range 4 {
 		if p.i >= len(p.b) {
 			return 0, p.syntax("a hexadecimal digit")
 		}
-		d := hexDigit(p.b[p.i])
+		d := HexDigit(p.b[p.i])
 		if d < 0 {
 			return 0, p.syntax("a hexadecimal digit")
 		}
@@ -479,7 +562,8 @@ func (p *parser) hex4() (rune, error) {
 	return r, nil
 }
 
-func hexDigit(c byte) int {
+// HexDigit is the value of a hexadecimal digit, -1 of any other byte.
+func HexDigit(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':
 		return int(c - '0')
@@ -491,7 +575,7 @@ func hexDigit(c byte) int {
 	return -1
 }
 
-func (p *parser) deeper() error {
+func (p *Reader) deeper() error {
 	if p.depth == 0 {
 		return p.fail(p.i, "too_deep", "nested too deep")
 	}
@@ -499,26 +583,26 @@ func (p *parser) deeper() error {
 	return nil
 }
 
-func (p *parser) array() (*value, error) {
+func (p *Reader) array() (*Value, error) {
 	if err := p.deeper(); err != nil {
 		return nil, err
 	}
 	p.i++
-	v := &value{kind: '['}
-	p.space()
+	v := &Value{Kind: '['}
+	p.Space()
 	if p.i < len(p.b) && p.b[p.i] == ']' {
 		p.i++
 		p.depth++
 		return v, nil
 	}
 	for {
-		p.space()
-		e, err := p.value()
+		p.Space()
+		e, err := p.Value()
 		if err != nil {
 			return nil, err
 		}
-		v.elems = append(v.elems, e)
-		p.space()
+		v.Elems = append(v.Elems, e)
+		p.Space()
 		if p.i >= len(p.b) {
 			return nil, p.syntax("',' or ']'")
 		}
@@ -535,13 +619,13 @@ func (p *parser) array() (*value, error) {
 	}
 }
 
-func (p *parser) object() (*value, error) {
+func (p *Reader) object() (*Value, error) {
 	if err := p.deeper(); err != nil {
 		return nil, err
 	}
 	p.i++
-	v := &value{kind: '{'}
-	p.space()
+	v := &Value{Kind: '{'}
+	p.Space()
 	if p.i < len(p.b) && p.b[p.i] == '}' {
 		p.i++
 		p.depth++
@@ -549,39 +633,39 @@ func (p *parser) object() (*value, error) {
 	}
 	var seen map[string]bool
 	for {
-		p.space()
+		p.Space()
 		at := p.i
 		if p.i >= len(p.b) || p.b[p.i] != '"' {
 			return nil, p.syntax("a member name")
 		}
-		key, err := p.string()
+		key, err := p.String()
 		if err != nil {
 			return nil, err
 		}
-		if seen == nil && len(v.members) == 8 {
+		if seen == nil && len(v.Members) == 8 {
 			seen = make(map[string]bool, 32)
-			for _, m := range v.members {
-				seen[m.key] = true
+			for _, m := range v.Members {
+				seen[m.Key] = true
 			}
 		}
-		if seen != nil && seen[key] || seen == nil && v.has(key) {
+		if seen != nil && seen[key] || seen == nil && v.Has(key) {
 			return nil, p.fail(at, "duplicate_key", "member %q stands twice", key)
 		}
 		if seen != nil {
 			seen[key] = true
 		}
-		p.space()
+		p.Space()
 		if p.i >= len(p.b) || p.b[p.i] != ':' {
 			return nil, p.syntax("':'")
 		}
 		p.i++
-		p.space()
-		e, err := p.value()
+		p.Space()
+		e, err := p.Value()
 		if err != nil {
 			return nil, err
 		}
-		v.members = append(v.members, member{key, e})
-		p.space()
+		v.Members = append(v.Members, Member{key, e})
+		p.Space()
 		if p.i >= len(p.b) {
 			return nil, p.syntax("',' or '}'")
 		}
@@ -591,7 +675,7 @@ func (p *parser) object() (*value, error) {
 		case '}':
 			p.i++
 			p.depth++
-			v.index()
+			v.Index()
 			return v, nil
 		default:
 			return nil, p.syntax("',' or '}'")
