@@ -130,7 +130,7 @@ func (l *Live) set(at int, c *Catalog, problems []Problem) error {
 		pins = l.own
 	}
 	if pins != nil {
-		served, held, err := pins.Screen(s.label(), tools)
+		served, held, err := pins.Screen(s.Label(), tools)
 		if err != nil {
 			l.say(s, fmt.Errorf("pins: %w", err))
 		}

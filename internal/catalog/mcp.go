@@ -107,7 +107,7 @@ func (m *mcpServer) load(ctx context.Context) (*Catalog, []Problem, error) {
 			return nil, l.problems, &FileError{m.source.Spec, fmt.Errorf("tools/list of more than %d pages", maxPages)}
 		}
 	}
-	return l.catalog(m.source.label())
+	return l.catalog(m.source.Label())
 }
 
 // listings keeps the bytes of tools/list answers. The SDK decodes schemas into

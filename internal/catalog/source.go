@@ -134,8 +134,8 @@ func (s Source) Load(ctx context.Context) (*Catalog, []Problem, error) {
 	return c, problems, err
 }
 
-// label is the name of what is loaded.
-func (s Source) label() string {
+// Label names the source in pins and for the catalog made of it.
+func (s Source) Label() string {
 	if s.Name != "" {
 		return s.Name
 	}
@@ -156,7 +156,7 @@ func (s Source) fetch(ctx context.Context) (*Catalog, []Problem, error) {
 	if err := l.text(s.Spec, strings.ToLower(path.Ext(u.Path)), "", raw); err != nil {
 		return nil, l.problems, err
 	}
-	return l.catalog(s.label())
+	return l.catalog(s.Label())
 }
 
 func (s Source) get(ctx context.Context, most int64) ([]byte, error) {
