@@ -233,7 +233,7 @@ func TestAgainstScan(t *testing.T) {
 func TestConcurrent(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	vs := clustered(r, 1200, 8, 12, 0.5)
-	x := build(t, Config{Dim: 16, Metric: Cosine}, vs[:400])
+	x := build(t, Config{Dim: 8, Metric: Cosine}, vs[:400])
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for w := range 3 {
