@@ -39,6 +39,17 @@ func byPattern(name, src string) func() *predicate {
 	})
 }
 
+func byScan(name, src string, s *scan) func() *predicate {
+	return sync.OnceValue(func() *predicate {
+		p := &predicate{max: -1}
+		if src != "" {
+			p = byPattern(name, src)()
+		}
+		p.key, p.scan = "format "+name, s
+		return p
+	})
+}
+
 var formats = map[string]func() *predicate{
 	"date":                  byPattern("date", dateText),
 	"time":                  byPattern("time", timeText),
@@ -46,6 +57,9 @@ var formats = map[string]func() *predicate{
 	"duration":              byPattern("duration", `P(?:(?:`+durationDate+`)(?:T(?:`+durationTime+`))?|T(?:`+durationTime+`)|\d+W)`),
 	"email":                 byPattern("email", mailbox(atomChars, ` !#-\[\]-~`, hostText)),
 	"idn-email":             byPattern("idn-email", mailbox(atomChars+`\x80-\u{10FFFF}`, ` !#-\[\]-~\x80-\u{10FFFF}`, idnText)),
+	"hostname":              byScan("hostname", hostText, hostScan()),
+	"idn-hostname":          byScan("idn-hostname", "", idnScan()),
+	"regex":                 byScan("regex", "", regexScan()),
 	"ipv4":                  byPattern("ipv4", ipv4Text),
 	"ipv6":                  byPattern("ipv6", ipv6Text),
 	"uri":                   byPattern("uri", uriText("", "")),
