@@ -143,9 +143,10 @@ func (p *parser) sequence() *node {
 		at := p.at
 		item := p.item()
 		if lo, hi, ok := p.quantifier(); ok {
-			switch item.op {
-			case opStart, opEnd, opWord, opAhead, opBehind:
-				p.fail(at, "nothing to repeat")
+			for _, none := range [...]string{"^", "$", `\b`, `\B`, "(?=", "(?!", "(?<=", "(?<!"} {
+				if strings.HasPrefix(p.src[at:], none) {
+					p.fail(at, "nothing to repeat")
+				}
 			}
 			item = &node{op: opLoop, min: lo, max: hi, sub: []*node{item}}
 		}
