@@ -76,7 +76,9 @@ func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 				id = len(x.runners)
 				byProg[p.key] = id
 				r := newRunner(p.prog, lim)
-				if x.runners = append(x.runners, r); r.over {
+				if x.runners = append(x.runners, r); x.work() > lim.Work {
+					return nil, &LimitError{"work", lim.Work}
+				} else if r.over {
 					return nil, &LimitError{"width", lim.Width}
 				}
 				if x.memory() > lim.Bytes {
@@ -142,6 +144,15 @@ func (x *texts) memory() int {
 	}
 	for _, s := range x.scans {
 		n += s.bytes
+	}
+	return n
+}
+
+// work is what the runners have done, see Limits.
+func (x *texts) work() int {
+	n := 0
+	for _, r := range x.runners {
+		n += r.work
 	}
 	return n
 }
@@ -279,11 +290,20 @@ func (x *texts) stepClass(id, class int32) int32 {
 
 // advance completes n, what follows t after a character of class.
 func (x *texts) advance(t *text, n text, class int32) int32 {
+	if x.memory() > x.lim.Bytes {
+		return x.reached("bytes", x.lim.Bytes)
+	}
+	if x.work() > x.lim.Work {
+		return x.reached("work", x.lim.Work)
+	}
 	n.states = make([]int32, len(x.runners))
 	for i, run := range x.runners {
 		n.states[i] = run.step(t.states[i], x.parts[class][i])
 		if run.over {
 			run.forget()
+			if x.work() > x.lim.Work {
+				return x.reached("work", x.lim.Work)
+			}
 			return x.reached("width", x.lim.Width)
 		}
 	}
@@ -293,9 +313,6 @@ func (x *texts) advance(t *text, n text, class int32) int32 {
 		}
 	}
 	n.keeps = slices.ContainsFunc(n.scans, func(s int32) bool { return s != failed })
-	if x.memory() > x.lim.Bytes {
-		return x.reached("bytes", x.lim.Bytes)
-	}
 	return x.intern(n)
 }
 
