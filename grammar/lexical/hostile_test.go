@@ -2,7 +2,10 @@ package lexical
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -74,4 +77,70 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: %d, %v", c.want, q, s.Limit())
 		}
 	}
+}
+
+func TestHostileClasses(t *testing.T) {
+	var distinct strings.Builder
+	for i := range 4000 {
+		fmt.Fprintf(&distinct, `[\p{L}\u{%X}]`, 0x1F600+i)
+	}
+	for _, pattern := range []string{strings.Repeat(`\p{L}`, 10000), distinct.String(), strings.Repeat(`[\u0000-\u{10FFFF}]`, 3000), strings.Repeat("(", 600) + strings.Repeat(")", 600), strings.Repeat("x", 1<<17)} {
+		start := time.Now()
+		p, err := Pattern(pattern)
+		if err == nil {
+			_, err = NewStrings([]Predicate{p, p}, nil, Limits{})
+		}
+		t.Logf("%.20s… in %v: %v", pattern, time.Since(start), err)
+	}
+}
+
+// One machine serves many goroutines, each of which finds what a machine of
+// its own does.
+func TestConcurrent(t *testing.T) {
+	var preds []Predicate
+	for _, src := range []string{`^\p{Lu}`, `[0-9]{2,30}$`, `^(?=.*é).*x`} {
+		p, err := Pattern(src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		preds = append(preds, p)
+	}
+	preds = append(preds, Length(3, 20))
+	names := []string{"Éa1", "x", "é"}
+	fresh := func() *Strings {
+		s, err := NewStrings(preds, names, Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	numbers := newNumbers(t, []NumberPredicate{Integer(), Minimum(rat("3"), true), MultipleOf(rat("0.5"))})
+	shared := fresh()
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			own := fresh()
+			ownNumbers := newNumbers(t, numbers.preds)
+			for i := range 200 {
+				text := strings.Repeat("É", i%3) + strings.Repeat("x1", (i+g)%12) + fmt.Sprint(i*g) + strings.Repeat("é", (i+g)%2)
+				a, b := read(shared, quote(text)), read(own, quote(text))
+				if !shared.Closed(a) || shared.Truth(a) != own.Truth(b) || shared.Label(a) != own.Label(b) {
+					t.Errorf("%q: %x and %x", text, shared.Truth(a), own.Truth(b))
+				}
+				half := quote(text)[:len(quote(text))/2]
+				x, _ := shared.Reachable(read(shared, half))
+				y, _ := own.Reachable(read(own, half))
+				if !slices.Equal(x, y) {
+					t.Errorf("%q: %v and %v", half, x, y)
+				}
+				shared.Free(read(shared, half))
+				number := fmt.Sprintf("%d.%d", i, g)
+				if numbers.Truth(runNumber(numbers, number)) != ownNumbers.Truth(runNumber(ownNumbers, number)) {
+					t.Errorf("%s differs", number)
+				}
+				numbers.Reachable(runNumber(numbers, number[:1]))
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -124,7 +124,9 @@ func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 		x.bytes += 64 + 8*len(in)
 	}
 	slices.SortFunc(x.words, func(a, b word) int { return strings.Compare(a.text, b.text) })
-	x.partition()
+	if !x.partition() {
+		return nil, &LimitError{"work", lim.Work}
+	}
 	states := make([]int32, len(x.runners))
 	scans := make([]int32, len(x.scans))
 	for i := range scans {
@@ -157,8 +159,9 @@ func (x *texts) work() int {
 	return n
 }
 
-// partition finds classes of characters that no pattern tells apart.
-func (x *texts) partition() {
+// partition finds classes of characters that no pattern tells apart; false if
+// that is too much work.
+func (x *texts) partition() bool {
 	var starts []rune
 	for _, r := range x.runners {
 		starts = append(starts, r.p.starts...)
@@ -166,6 +169,9 @@ func (x *texts) partition() {
 	starts = append(starts, 0)
 	slices.Sort(starts)
 	x.starts = slices.Compact(starts)
+	if len(x.starts)*len(x.runners) > 16*x.lim.Work {
+		return false
+	}
 	ids := map[string]int32{}
 	at := make([]int, len(x.runners))
 	part := make([]uint16, len(x.runners))
@@ -197,6 +203,7 @@ func (x *texts) partition() {
 		x.sample[i] = s.minus(charset{0xD800, 0xDFFF})
 	}
 	x.bytes += 24*len(x.starts) + 2*len(x.parts)*len(x.runners)
+	return true
 }
 
 func (x *texts) stretch(r rune) int {
