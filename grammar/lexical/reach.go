@@ -147,7 +147,6 @@ func (s *Strings) findWays(f form) *ways {
 var (
 	noSurrogates = charset{highFirst, lowLast}.negate()
 	bmp          = charset{0, highFirst - 1, lowLast + 1, 0xFFFF}
-	beyond       = charset{astral, utf8.MaxRune}
 )
 
 // enter is the texts that completing the character half read gives, by the
@@ -272,7 +271,7 @@ func (s *Strings) through(text int32, set charset) ([]int32, bool) {
 			next = append(next, s.x.step(text, r))
 		}
 	}
-	for class, sample := range s.x.sample {
+	for class, sample := range s.x.samples() {
 		if other(sample, set, words) {
 			next = append(next, s.x.stepClass(text, int32(class)))
 		}
