@@ -1,6 +1,7 @@
 package lexical
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -78,5 +79,39 @@ func TestPatternPeer(t *testing.T) {
 	})
 	if asked < 200 {
 		t.Errorf("%d texts asked", asked)
+	}
+}
+
+func TestPatternRefused(t *testing.T) {
+	for _, c := range []struct {
+		pattern string
+		offset  int
+		reason  string
+	}{
+		{`(a)\1`, 3, "backreference"},
+		{`(?<n>a)\k<n>`, 7, "backreference"},
+		{`(?<=a(?=b))c`, 5, "lookahead inside a lookbehind"},
+		{`x\p{Nope}`, 1, `unknown property "Nope"`},
+		{`a(b`, 1, "unclosed group"},
+		{`a)b`, 1, "unmatched )"},
+		{`[z-a]`, 1, "range out of order"},
+		{`a{3,1}`, 1, "quantifier out of order"},
+		{`+a`, 0, "nothing to repeat"},
+		{`^*`, 0, "nothing to repeat"},
+		{`\Z`, 0, `unknown escape "\\Z"`},
+		{`(?i)a`, 0, "unknown kind of group"},
+		{`\u{110000}`, 0, `\u{…} beyond Unicode`},
+		{`[ab`, 0, "unclosed class"},
+	} {
+		_, err := Pattern(c.pattern)
+		var e *PatternError
+		if !errors.As(err, &e) || e.Offset != c.offset || e.Reason != c.reason || e.Pattern != c.pattern {
+			t.Errorf("%s: %v", c.pattern, err)
+		}
+	}
+	for _, pattern := range []string{`^{.*}$`, `a]`, `[\w-.]+`, `\-\"\@`, `x{,3}`} {
+		if _, err := Pattern(pattern); err != nil {
+			t.Error(err)
+		}
 	}
 }
