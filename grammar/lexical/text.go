@@ -377,9 +377,7 @@ func (x *texts) settle(t *text) {
 }
 
 func (x *texts) reached(what string, max int) int32 {
-	if x.limit == nil {
-		x.limit = &LimitError{what, max}
-	}
+	x.limit = &LimitError{what, max}
 	return -1
 }
 
@@ -448,23 +446,27 @@ func (x *texts) vector(t *text, count int) Vector {
 	bits := make([]byte, (len(x.preds)+7)/8)
 	for i, p := range x.preds {
 		ok := count >= p.min && (p.max < 0 || count <= p.max)
-		if ok && x.runs[i] >= 0 {
-			ok = x.runners[x.runs[i]].accepts(t.states[x.runs[i]])
-		}
 		if ok && p.values != nil {
 			w := x.word(t)
 			ok = w != nil && slices.Contains(w.in, i)
 		}
-		if ok && x.scan[i] >= 0 {
-			ok = x.scans[x.scan[i]].accepts(t.scans[x.scan[i]])
-		}
-		if ok {
+		if ok && x.holdsBut(t, i) {
 			bits[i/8] |= 1 << (i % 8)
 		}
 	}
 	t.vectors[span] = Vector(bits)
 	x.bytes += len(bits)
 	return Vector(bits)
+}
+
+// holdsBut tells whether predicate i holds for t as a whole, but for its length
+// and its values.
+func (x *texts) holdsBut(t *text, i int) bool {
+	if run := x.runs[i]; run >= 0 && !x.runners[run].accepts(t.states[run]) {
+		return false
+	}
+	scan := x.scan[i]
+	return scan < 0 || x.scans[scan].accepts(t.scans[scan])
 }
 
 // isFree tells whether every character leads from t to t.
