@@ -75,7 +75,7 @@ func Length(min, max int) Predicate {
 func OneOf(values []string) Predicate {
 	vs := make([]string, len(values))
 	for i, v := range values {
-		vs[i] = string([]rune(v))
+		vs[i] = decoded(v)
 	}
 	slices.Sort(vs)
 	vs = slices.Compact(vs)

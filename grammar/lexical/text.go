@@ -1,6 +1,7 @@
 package lexical
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"sort"
@@ -66,7 +67,6 @@ type text struct {
 func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 	x := &texts{lim: lim, index: map[string]int32{}}
 	byProg := map[string]int{}
-	lists := map[string][]int{}
 	for i, p := range preds {
 		p := p.get()
 		x.preds = append(x.preds, p)
@@ -96,7 +96,8 @@ func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 			x.scan = append(x.scan, -1)
 		}
 		for _, v := range p.values {
-			lists[v] = append(lists[v], i)
+			x.words = append(x.words, word{text: v, label: -1, in: []int{i}})
+			x.bytes += 8
 		}
 		for _, cut := range [...]int{p.min, p.max + 1} {
 			if cut > 0 {
@@ -106,25 +107,11 @@ func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 	}
 	slices.Sort(x.cuts)
 	x.cuts = slices.Compact(x.cuts)
-	labels := map[string]int{}
 	for i, n := range names {
-		n = string([]rune(n))
-		if _, twice := labels[n]; !twice {
-			labels[n] = i
-			if _, ok := lists[n]; !ok {
-				lists[n] = nil
-			}
-		}
+		x.words = append(x.words, word{text: decoded(n), label: i})
 	}
-	for v, in := range lists {
-		w := word{text: v, label: -1, in: in}
-		if l, ok := labels[v]; ok {
-			w.label = l
-		}
-		x.words = append(x.words, w)
-		x.bytes += 64 + 8*len(in)
-	}
-	slices.SortFunc(x.words, func(a, b word) int { return strings.Compare(a.text, b.text) })
+	x.words = sortWords(x.words)
+	x.bytes += 64 * len(x.words)
 	if !x.partition() {
 		return nil, &LimitError{"work", lim.Work}
 	}
@@ -140,6 +127,31 @@ func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 		return nil, &LimitError{"bytes", lim.Bytes}
 	}
 	return x, nil
+}
+
+// decoded is s as encoding/json would have it of a string.
+func decoded(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
+}
+
+// sortWords makes one word of equal ones. Of two labels the first counts.
+func sortWords(ws []word) []word {
+	slices.SortFunc(ws, func(a, b word) int { return cmp.Or(strings.Compare(a.text, b.text), cmp.Compare(a.label, b.label)) })
+	out := ws[:0]
+	for _, w := range ws {
+		if n := len(out); n > 0 && out[n-1].text == w.text {
+			if out[n-1].label < 0 {
+				out[n-1].label = w.label
+			}
+			out[n-1].in = append(out[n-1].in, w.in...)
+			continue
+		}
+		out = append(out, w)
+	}
+	return out
 }
 
 func (x *texts) memory() int {
