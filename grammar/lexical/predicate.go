@@ -13,10 +13,10 @@ type Predicate struct{ *predicate }
 // A predicate has what all its parts have.
 type predicate struct {
 	key      string
-	prog     *program          // nil: any
-	min, max int               // characters; max -1: no bound
-	values   []string          // nil: any
-	late     func(string) bool // nil: any
+	prog     *program // nil: any
+	min, max int      // characters; max -1: no bound
+	values   []string // nil: any
+	scan     *scan    // nil: any
 }
 
 var anyString = &predicate{max: -1}

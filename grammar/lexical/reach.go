@@ -258,7 +258,7 @@ func (s *Strings) through(text int32, set charset) ([]int32, bool) {
 		return nil, false
 	}
 	t := s.x.all[text]
-	if t.kept >= 0 {
+	if t.keeps {
 		return nil, false
 	}
 	var next []int32

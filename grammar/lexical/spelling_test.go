@@ -28,13 +28,18 @@ func matches(t testing.TB, pattern, text string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return holds(t, p, text)
+}
+
+func holds(t testing.TB, p Predicate, text string) bool {
+	t.Helper()
 	s, err := NewStrings([]Predicate{p}, nil, Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	q := read(s, quote(text))
 	if !s.Closed(q) {
-		t.Fatalf("%s on %q: state %d: %v", pattern, text, q, s.Limit())
+		t.Fatalf("%s on %q: state %d: %v", p.Key(), text, q, s.Limit())
 	}
 	return s.Truth(q).Has(0)
 }

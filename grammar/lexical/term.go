@@ -905,3 +905,7 @@ func (r *runner) forget() {
 	clear(r.derived)
 	clear(r.settled)
 }
+
+// dead tells whether no text that goes on from state is in the set, as far as
+// can be seen at once.
+func (r *runner) dead(state int32) bool { return r.states[state].t == none }

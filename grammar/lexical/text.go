@@ -33,8 +33,8 @@ type texts struct {
 	runners []*runner
 	runs    []int // of the predicates; -1: no pattern
 	words   []word
-	late    bool
-	kept    *keptText
+	scans   []*scanner
+	scan    []int      // of the predicates; -1: none
 	starts  []rune     // where a stretch of characters of one class starts
 	classes []int32    // of the stretches
 	parts   [][]uint16 // by class: classes of the runners
@@ -53,7 +53,8 @@ type text struct {
 	states  []int32 // of the runners
 	lo, hi  int32   // words that start with it
 	depth   int32   // bytes of it that they share
-	kept    int32   // see keptText; -1: too long, or nothing is kept
+	scans   []int32 // of the scanners
+	keeps   bool    // some scanner has not failed
 	next    []int32 // by class, for characters that no word goes on with; -1: not known
 	special map[rune]int32
 	free    int8 // whether every character leads to itself: 0 not known, 1, -1
@@ -85,7 +86,12 @@ func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 			run = id
 		}
 		x.runs = append(x.runs, run)
-		x.late = x.late || p.late != nil
+		if p.scan != nil {
+			x.scan = append(x.scan, len(x.scans))
+			x.scans = append(x.scans, newScanner(p.scan))
+		} else {
+			x.scan = append(x.scan, -1)
+		}
 		for _, v := range p.values {
 			lists[v] = append(lists[v], i)
 		}
@@ -118,12 +124,11 @@ func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 	slices.SortFunc(x.words, func(a, b word) int { return strings.Compare(a.text, b.text) })
 	x.partition()
 	states := make([]int32, len(x.runners))
-	first := text{states: states, hi: int32(len(x.words)), kept: -1}
-	if x.late {
-		x.kept = newKeptText()
-		first.kept = 0
+	scans := make([]int32, len(x.scans))
+	for i := range scans {
+		scans[i] = 1
 	}
-	x.intern(first)
+	x.intern(text{states: states, hi: int32(len(x.words)), scans: scans, keeps: len(scans) > 0})
 	if x.memory() > lim.Bytes {
 		return nil, &LimitError{"bytes", lim.Bytes}
 	}
@@ -135,8 +140,8 @@ func (x *texts) memory() int {
 	for _, r := range x.runners {
 		n += r.bytes
 	}
-	if x.kept != nil {
-		n += 32 * len(x.kept.up)
+	for _, s := range x.scans {
+		n += s.bytes
 	}
 	return n
 }
@@ -197,7 +202,10 @@ func (x *texts) intern(t text) int32 {
 	for _, s := range t.states {
 		k = binary.AppendUvarint(k, uint64(s))
 	}
-	for _, v := range [...]int32{t.lo, t.hi, t.depth, t.kept} {
+	for _, s := range t.scans {
+		k = binary.AppendUvarint(k, uint64(s))
+	}
+	for _, v := range [...]int32{t.lo, t.hi, t.depth} {
 		k = binary.AppendVarint(k, int64(v))
 	}
 	x.scratch = k
@@ -232,13 +240,13 @@ func (x *texts) step(id int32, r rune) int32 {
 		return n
 	}
 	lo, hi, depth := x.narrow(t, r)
-	if lo == hi && t.kept < 0 {
+	if lo == hi && !t.keeps {
 		return x.stepClass(id, x.classOf(r))
 	}
-	n := text{lo: lo, hi: hi, depth: depth, kept: t.kept}
-	if n.kept >= 0 {
-		n.kept = x.kept.add(n.kept, r)
-		if len(x.kept.up) > x.lim.Kept {
+	n := text{lo: lo, hi: hi, depth: depth, scans: slices.Clone(t.scans)}
+	for i, s := range x.scans {
+		n.scans[i] = s.step(t.scans[i], r)
+		if len(s.states[n.scans[i]]) > x.lim.Kept {
 			return x.reached("kept", x.lim.Kept)
 		}
 	}
@@ -264,7 +272,7 @@ func (x *texts) stepClass(id, class int32) int32 {
 		x.bytes += 4 * len(t.next)
 	}
 	if t.next[class] < 0 {
-		t.next[class] = x.advance(t, text{kept: -1}, class)
+		t.next[class] = x.advance(t, text{scans: t.scans}, class)
 	}
 	return t.next[class]
 }
@@ -279,6 +287,12 @@ func (x *texts) advance(t *text, n text, class int32) int32 {
 			return x.reached("width", x.lim.Width)
 		}
 	}
+	for i, scan := range x.scan {
+		if scan >= 0 && x.runs[i] >= 0 && x.runners[x.runs[i]].dead(n.states[x.runs[i]]) {
+			n.scans[scan] = failed
+		}
+	}
+	n.keeps = slices.ContainsFunc(n.scans, func(s int32) bool { return s != failed })
 	if x.memory() > x.lim.Bytes {
 		return x.reached("bytes", x.lim.Bytes)
 	}
@@ -353,8 +367,8 @@ func (x *texts) vector(t *text, count int) Vector {
 			w := x.word(t)
 			ok = w != nil && slices.Contains(w.in, i)
 		}
-		if ok && p.late != nil {
-			ok = t.kept >= 0 && p.late(x.kept.text(t.kept))
+		if ok && x.scan[i] >= 0 {
+			ok = x.scans[x.scan[i]].accepts(t.scans[x.scan[i]])
 		}
 		if ok {
 			bits[i/8] |= 1 << (i % 8)
@@ -370,7 +384,7 @@ func (x *texts) isFree(id int32) bool {
 	t := x.all[id]
 	if t.free == 0 {
 		t.free = 1
-		if t.lo < t.hi || t.kept >= 0 {
+		if t.lo < t.hi || t.keeps {
 			t.free = -1
 		}
 		for class := 0; class < len(x.parts) && t.free > 0; class++ {
@@ -380,35 +394,4 @@ func (x *texts) isFree(id int32) bool {
 		}
 	}
 	return t.free > 0
-}
-
-// keptText holds texts that are kept whole, as a tree.
-type keptText struct {
-	up    []int32
-	char  []rune
-	index map[int64]int32
-}
-
-func newKeptText() *keptText {
-	return &keptText{up: []int32{-1}, char: []rune{0}, index: map[int64]int32{}}
-}
-
-func (k *keptText) add(at int32, r rune) int32 {
-	key := int64(at)<<32 | int64(r)
-	if n, ok := k.index[key]; ok {
-		return n
-	}
-	n := int32(len(k.up))
-	k.up, k.char = append(k.up, at), append(k.char, r)
-	k.index[key] = n
-	return n
-}
-
-func (k *keptText) text(at int32) string {
-	var rs []rune
-	for ; at > 0; at = k.up[at] {
-		rs = append(rs, k.char[at])
-	}
-	slices.Reverse(rs)
-	return string(rs)
 }
