@@ -48,7 +48,7 @@ const toDead = ^uint32(0) // in a row: the byte leads to State 0
 // of ctx.
 func Compile(ctx context.Context, schema []byte, o Options) (*Automaton, error) {
 	l := newLoader(ctx, o)
-	r, err := l.document(o.Base, schema, nil)
+	r, err := l.document(o.Base, schema, &path{})
 	if err != nil {
 		return nil, err
 	}
@@ -176,4 +176,12 @@ func (m *machine) exceeded() error {
 		return &LimitError{"formulas", m.limits.Formulas}
 	}
 	return nil
+}
+
+// Undecided counts the states met so far of which it was not certain that they
+// can be completed; they count as alive.
+func (a *Automaton) Undecided() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.m.live.count
 }

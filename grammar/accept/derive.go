@@ -326,6 +326,9 @@ func (r *reply) left(e expr) expr {
 		t = tArray
 	}
 	f = m.bare(f, t)
+	if f != e && (d.op == opOne || d.op == opNot) {
+		f = m.about(f, t)
+	}
 	r.memo[e] = f
 	return f
 }

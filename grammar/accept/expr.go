@@ -290,7 +290,7 @@ func (x *exprs) meet(list []expr) ([]expr, bool) {
 			lo[0] = -1
 		}
 	}
-	if counted == 0 || counted == 1 && about == anyType && !pos {
+	if counted == 0 && about == anyType {
 		return list, true
 	}
 	list = slices.DeleteFunc(list, func(e expr) bool {
@@ -299,7 +299,8 @@ func (x *exprs) meet(list []expr) ([]expr, bool) {
 		case opType, opStrIn, opHas, opMinKeys, opMaxKeys, opMin, opMax:
 			return true
 		case opNot:
-			return x.nodes[d.args[0]].op == opStrIn
+			a := x.nodes[d.args[0]].op
+			return a == opStrIn || a.about() != 0 && a.about()&t&about == 0
 		}
 		return false
 	})
@@ -338,7 +339,7 @@ func lower(a, b int64) int64 {
 
 // widen simplifies a disjunction; false if it can't be false.
 func (x *exprs) widen(list []expr) ([]expr, bool) {
-	t := types(0)
+	t, missing := types(0), anyType // missing: of what is not an atom
 	var in, out set
 	neg, n := false, 0
 	for _, e := range list {
@@ -350,7 +351,11 @@ func (x *exprs) widen(list []expr) ([]expr, bool) {
 			in = x.sets.combine(setUnion, in, set(d.n))
 			n++
 		case opNot:
-			if f := &x.nodes[d.args[0]]; f.op == opStrIn {
+			f := &x.nodes[d.args[0]]
+			if a := f.op.about(); a != 0 {
+				missing &= a
+			}
+			if f.op == opStrIn {
 				if neg {
 					out = x.sets.combine(setBoth, out, set(f.n))
 				} else {
@@ -361,7 +366,7 @@ func (x *exprs) widen(list []expr) ([]expr, bool) {
 			}
 		}
 	}
-	if t == anyType {
+	if t &= missing; t == missing {
 		return nil, false
 	}
 	if n == 0 {
@@ -370,7 +375,7 @@ func (x *exprs) widen(list []expr) ([]expr, bool) {
 	list = slices.DeleteFunc(list, func(e expr) bool {
 		d := &x.nodes[e]
 		switch {
-		case d.op == opType || d.op == opStrIn, d.op.about()&t != 0:
+		case d.op == opType || d.op == opStrIn, d.op.about()&(t|anyType&^missing) != 0:
 			return true
 		case d.op == opNot:
 			return x.nodes[d.args[0]].op == opStrIn
@@ -380,11 +385,10 @@ func (x *exprs) widen(list []expr) ([]expr, bool) {
 	if neg { // all but out, or in: all but what is in out alone
 		out = x.sets.combine(setMinus, out, in)
 		in = 0
-		if out == 0 || t&tString != 0 {
+		if out == 0 {
 			return nil, false
 		}
 		list = append(list, x.neg(x.atom(opStrIn, uint64(out))))
-		t = 0 // a string is all that is missing
 	}
 	if in != 0 && t&tString == 0 {
 		list = append(list, x.atom(opStrIn, uint64(in)))
@@ -518,7 +522,10 @@ func (x *exprs) neg(e expr) expr {
 	default:
 		f = x.intern(opNot, 0, 0, []expr{e})
 	}
-	x.not[e], x.not[f] = f, e
+	x.not[e] = f
+	if _, ok := x.not[f]; !ok {
+		x.not[f] = e
+	}
 	return f
 }
 

@@ -249,7 +249,9 @@ func (l *loader) walk(v *jsontext.Value, r *resource, at *path) error {
 				r.dynamicAnchor(m.Val.Str, place{v, r, at})
 			}
 		case schemaShape, boolOrSchema:
-			err = l.walk(m.Val, r, at.to(m.Key))
+			if m.Val.Kind == '{' {
+				err = l.walk(m.Val, r, at.to(m.Key))
+			}
 		case schemasShape, itemsShape:
 			if m.Val.Kind != '[' {
 				err = l.walk(m.Val, r, at.to(m.Key))

@@ -202,8 +202,12 @@ func (m *machine) about(e expr, t types) expr {
 			}
 		}
 	}
-	m.spec[key] = m.bare(f, t)
-	return m.spec[key]
+	f = m.bare(f, t)
+	if f != e && (o == opOne || o == opNot) {
+		f = m.about(f, t) // what neg writes has opType in it
+	}
+	m.spec[key] = f
+	return f
 }
 
 // bare takes opType, which atoms without a condition turn into, out of what is

@@ -70,7 +70,7 @@ func undecidable(err error) (string, bool) {
 // text is the atom of a rule.
 func (m *machine) text(r textRule) (expr, error) {
 	if r.op == textFormat {
-		if _, ok := formatOf(r.val); !ok {
+		if _, ok := lexical.Format(r.val); !ok {
 			return m.x.typed(tString), nil // a format that nobody knows says nothing
 		}
 	}
@@ -88,7 +88,7 @@ func (m *machine) textID(r textRule) (uint32, error) {
 		}
 		is, err = lexical.Pattern(r.val)
 	case textFormat:
-		is, _ = formatOf(r.val)
+		is, _ = lexical.Format(r.val)
 	default:
 		is = lexical.Length(int(r.lo), int(r.hi))
 	}
@@ -314,8 +314,6 @@ func (m *machine) stringOutcome(p *part, id uint32) outcome {
 	p.known[id] = o
 	return o
 }
-
-func formatOf(name string) (lexical.Predicate, bool) { return lexical.Predicate{}, false }
 
 // A rangeError is of a number in a schema that is too large or too close to 0.
 type rangeError string
