@@ -299,6 +299,44 @@ func (l *liveness) composite(top uint32, p *part, t types) answer {
 	return best
 }
 
+// restrict adds to what a member or item is asked that its answers must let f be
+// ended.
+func (l *liveness) restrict(f frame, a ask) ask {
+	m, x := l.m, l.m.x
+	qs := m.lists.list[a.qs]
+	if len(qs) == 0 || len(qs) > maxAnswers || a.goal == no {
+		return a
+	}
+	l.steps = 0
+	f.ask, f.within = m.ask(a), true
+	allowed, all := no, true
+	for bits := range 1 << len(qs) {
+		var answers set
+		these := yes
+		for i, e := range qs {
+			if bits>>i&1 == 0 {
+				e = x.neg(e)
+			} else {
+				answers = m.sets.add(answers, uint32(i))
+			}
+			these = x.and(these, e)
+		}
+		if these == no {
+			continue
+		}
+		after := m.after(f, answers, 0)
+		if l.ends(&after) == never {
+			all = false
+		} else {
+			allowed = x.or(allowed, these)
+		}
+	}
+	if !all {
+		a.goal = x.and(a.goal, allowed)
+	}
+	return a
+}
+
 // leave tells whether a frame can be ended after what it is within gave o.
 func (l *liveness) leave(top uint32, o outcome, value uint32) answer {
 	if !o.fits {

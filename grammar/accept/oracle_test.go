@@ -305,7 +305,7 @@ func TestOracle(t *testing.T) {
 			}
 			// What it is alive in can be completed, if that was certain.
 			before := a.Undecided()
-			end, ok := complete(a, f.State(), 3000)
+			end, ok := complete(a, f.State(), 5000)
 			switch {
 			case ok:
 				if err := a.Check([]byte(text[:stop.Offset] + end)); err != nil {
@@ -322,32 +322,51 @@ func TestOracle(t *testing.T) {
 	t.Logf("%d schemas, %d malformed, %d refer to themselves; %d values, %d fit; %d stops perhaps alive, %d not completed", schemas, refused, loops, values, fit, perhaps, stuck)
 }
 
-// complete searches for a text that leads from s to an accepting state,
-// shortest first.
+// complete searches for a text that leads from s to an accepting state, what
+// is cheap to end first.
 func complete(a *Automaton, s State, budget int) (string, bool) {
 	if s == 0 {
 		return "", false
 	}
-	type path struct {
-		s    State
-		text string
-	}
 	seen := map[State]bool{s: true}
-	queue := []path{{s, ""}}
-	for len(queue) > 0 && budget > 0 {
-		p := queue[0]
-		queue = queue[1:]
-		if a.Accepting(p.s) {
-			return p.text, true
-		}
-		budget--
-		for _, b := range []byte(`}],:"ntf0123456789{[abcde.-lurs\ x`) {
-			n, err := a.Step(p.s, b)
-			if err == nil && n != 0 && !seen[n] {
+	queue := [][]ending{0: {{s, ""}}}
+	for cost := 0; cost < len(queue); cost++ {
+		for len(queue[cost]) > 0 && budget > 0 {
+			p := queue[cost][0]
+			queue[cost] = queue[cost][1:]
+			if a.Accepting(p.s) {
+				return p.text, true
+			}
+			budget--
+			mo := a.row(p.s).mode
+			for _, b := range []byte(`}],:"ntf0123456789{[abcdef.-lursz\x`) {
+				n, err := a.Step(p.s, b)
+				if err != nil || n == 0 || seen[n] {
+					continue
+				}
 				seen[n] = true
-				queue = append(queue, path{n, p.text + string(rune(b))})
+				c := cost + 1
+				switch {
+				case mo == inNumber && b >= '0' && b <= '9', mo == inString && b != '"':
+					c += 4
+				case b == '[' || b == '{':
+					c += 2
+				case b == ',':
+					c++
+				case mo == inKey && a.row(n).config == a.row(p.s).config:
+					c += 4
+				}
+				for len(queue) <= c {
+					queue = append(queue, nil)
+				}
+				queue[c] = append(queue[c], ending{n, p.text + string(rune(b))})
 			}
 		}
 	}
 	return "", false
+}
+
+type ending struct {
+	s    State
+	text string
 }

@@ -185,7 +185,7 @@ func (m *machine) open(top uint32, b byte) (config, error) {
 
 // nextItem asks for the next item of an array.
 func (m *machine) nextItem(f frame, mayClose uint8) config {
-	f.ask, f.within = m.ask(m.askKid(&f, 0)), true
+	f.ask, f.within = m.ask(m.live.restrict(f, m.askKid(&f, 0))), true
 	return config{top: m.frame(f), mode: atValue, sub: mayClose}
 }
 
@@ -307,7 +307,8 @@ func (m *machine) endKey(top, id, value uint32) (config, bool) {
 	if f.record {
 		f.kept = m.trail(f.kept, value)
 	}
-	f.class, f.ask, f.within = id, m.ask(a), true
+	f.class = id
+	f.ask, f.within = m.ask(m.live.restrict(f, a)), true
 	return config{top: m.frame(f), mode: atColon}, true
 }
 
