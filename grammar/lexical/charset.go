@@ -3,6 +3,7 @@ package lexical
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"unicode"
 )
 
@@ -98,9 +99,23 @@ func tableSet(t *unicode.RangeTable) charset {
 	return out.normal()
 }
 
+var propertySets sync.Map // of name and value: charset
+
 // propertySet is the set of \p{name} or \p{name=value}; false if the unicode
 // package has no table that says it.
 func propertySet(name, value string) (charset, bool) {
+	key := [2]string{name, value}
+	if s, ok := propertySets.Load(key); ok {
+		return s.(charset), true
+	}
+	s, ok := findProperty(name, value)
+	if ok {
+		propertySets.Store(key, s)
+	}
+	return s, ok
+}
+
+func findProperty(name, value string) (charset, bool) {
 	switch name {
 	case "General_Category", "gc":
 		return categorySet(value)

@@ -28,38 +28,34 @@ func Format(name string) (Predicate, bool) {
 	return Predicate{f()}, true
 }
 
-func byPattern(name, src string) func() *predicate {
+// format is made of what the whole text must match, "" if anything, of how
+// many characters it may have, -1 if any number, and of what a scan decides.
+func format(name, src string, most int, s *scan) func() *predicate {
 	return sync.OnceValue(func() *predicate {
-		p, err := compile("^(?:" + src + ")$")
-		if err != nil {
-			panic(err)
+		p := &predicate{}
+		if src != "" {
+			var err error
+			if p, err = compile("^(?:" + src + ")$"); err != nil {
+				panic(err)
+			}
 		}
-		p.key = "format " + name
+		p.key, p.max, p.scan = "format "+name, most, s
 		return p
 	})
 }
 
-func byScan(name, src string, s *scan) func() *predicate {
-	return sync.OnceValue(func() *predicate {
-		p := &predicate{max: -1}
-		if src != "" {
-			p = byPattern(name, src)()
-		}
-		p.key, p.scan = "format "+name, s
-		return p
-	})
-}
+func byPattern(name, src string) func() *predicate { return format(name, src, -1, nil) }
 
 var formats = map[string]func() *predicate{
 	"date":                  byPattern("date", dateText),
 	"time":                  byPattern("time", timeText),
 	"date-time":             byPattern("date-time", `(?:`+dateText+`)[Tt](?:`+timeText+`)`),
 	"duration":              byPattern("duration", `P(?:(?:`+durationDate+`)(?:T(?:`+durationTime+`))?|T(?:`+durationTime+`)|\d+W)`),
-	"email":                 byPattern("email", mailbox(atomChars, ` !#-\[\]-~`, hostText)),
-	"idn-email":             byPattern("idn-email", mailbox(atomChars+`\x80-\u{10FFFF}`, ` !#-\[\]-~\x80-\u{10FFFF}`, idnText)),
-	"hostname":              byScan("hostname", hostText, hostScan()),
-	"idn-hostname":          byScan("idn-hostname", "", idnScan()),
-	"regex":                 byScan("regex", "", regexScan()),
+	"email":                 format("email", mailbox(atomChars, ` !#-\[\]-~`, hostText), 254, nil),
+	"idn-email":             format("idn-email", mailbox(atomChars+`\x80-\u{10FFFF}`, ` !#-\[\]-~\x80-\u{10FFFF}`, idnText), 254, nil),
+	"hostname":              format("hostname", hostText, 253, hostScan()),
+	"idn-hostname":          format("idn-hostname", "", -1, idnScan()),
+	"regex":                 format("regex", "", -1, regexScan()),
 	"ipv4":                  byPattern("ipv4", ipv4Text),
 	"ipv6":                  byPattern("ipv6", ipv6Text),
 	"uri":                   byPattern("uri", uriText("", "")),
@@ -101,10 +97,10 @@ const (
 		`|(?:(?:` + h16 + `:){0,6}` + h16 + `)?::)`
 
 	hostLabel = `[0-9A-Za-z](?:[0-9A-Za-z\-]{0,61}[0-9A-Za-z])?`
-	hostText  = `(?=.{1,253}$)` + hostLabel + `(?:\.` + hostLabel + `)*`
+	hostText  = hostLabel + `(?:\.` + hostLabel + `)*`
 	// idnText is the shape alone, for the domain of a mailbox.
 	idnLabel = `[0-9A-Za-z\x80-\u{10FFFF}](?:[0-9A-Za-z\-\x80-\u{10FFFF}]{0,61}[0-9A-Za-z\x80-\u{10FFFF}])?`
-	idnText  = `(?=.{1,253}$)` + idnLabel + `(?:\.` + idnLabel + `)*`
+	idnText  = idnLabel + `(?:\.` + idnLabel + `)*`
 
 	atomChars = "0-9A-Za-z!#$%&'*+\\-/=?^_`{|}~"
 
@@ -127,26 +123,45 @@ var timeText = `(?:` + hourText + `:[0-5]\d:[0-5]\d` + fraction + `(?:[Zz]|[+\-]
 // leapText is times of second 60, which are 23:59 in UTC: an offset of +h:m
 // from there is h:m-1, of -h:m it is 23-h:59-m.
 func leapText() string {
-	var whole, ahead, aheadMinutes, behind, behindMinutes []string
+	whole, ahead, behind := map[string]string{}, map[string]string{}, map[string]string{}
+	aheadMinutes, behindMinutes := map[string]string{}, map[string]string{}
+	two := func(n int) string { return fmt.Sprintf("%02d", n) }
 	for h := range 24 {
-		whole = append(whole, fmt.Sprintf(`%02d:59:60%s\+%02d:00`, (h+23)%24, fraction, h))
-		ahead = append(ahead, fmt.Sprintf(`%02d:[^+]*\+%02d`, h, h))
-		behind = append(behind, fmt.Sprintf(`%02d:[^\-]*-%02d`, 23-h, h))
+		whole[two((h+23)%24)] = `:59:60` + fraction + `\+` + two(h) + `:00`
+		ahead[two(h)] = `:[^+]*\+` + two(h) + `:`
+		behind[two(23-h)] = `:[^\-]*-` + two(h) + `:`
 	}
 	for m := range 60 {
 		if m > 0 {
-			aheadMinutes = append(aheadMinutes, fmt.Sprintf(`%02d:60%s\+\d\d:%02d`, m-1, fraction, m))
+			aheadMinutes[two(m-1)] = `:60` + fraction + `\+\d\d:` + two(m)
 		}
-		behindMinutes = append(behindMinutes, fmt.Sprintf(`%02d:60%s-\d\d:%02d`, 59-m, fraction, m))
+		behindMinutes[two(59-m)] = `:60` + fraction + `-\d\d:` + two(m)
 	}
-	any := func(alts []string) string { return `(?:` + strings.Join(alts, "|") + `)` }
-	return `23:59:60` + fraction + `[Zz]|` + any(whole) +
-		`|(?=` + any(ahead) + `:)` + hourText + `:` + any(aheadMinutes) +
-		`|(?=` + any(behind) + `:)` + hourText + `:` + any(behindMinutes)
+	return `23:59:60` + fraction + `[Zz]|` + byTwoDigits(whole) +
+		`|(?=` + byTwoDigits(ahead) + `)` + hourText + `:` + byTwoDigits(aheadMinutes) +
+		`|(?=` + byTwoDigits(behind) + `)` + hourText + `:` + byTwoDigits(behindMinutes)
+}
+
+// byTwoDigits is what follows each number of two digits, digit by digit, so
+// that few alternatives are open at once.
+func byTwoDigits(rest map[string]string) string {
+	var alts []string
+	for tens := '0'; tens <= '9'; tens++ {
+		var ones []string
+		for one := '0'; one <= '9'; one++ {
+			if r, ok := rest[string(tens)+string(one)]; ok {
+				ones = append(ones, string(one)+r)
+			}
+		}
+		if ones != nil {
+			alts = append(alts, string(tens)+`(?:`+strings.Join(ones, "|")+`)`)
+		}
+	}
+	return `(?:` + strings.Join(alts, "|") + `)`
 }
 
 func mailbox(atom, quoted, host string) string {
-	return `(?=[^]{1,254}$)(?=[^]{1,64}@[^@]*$)(?:[` + atom + `]+(?:\.[` + atom + `]+)*|"(?:[` + quoted + `]|\\[ -~])*")@` +
+	return `(?=[^]{1,64}@[^@]*$)(?:[` + atom + `]+(?:\.[` + atom + `]+)*|"(?:[` + quoted + `]|\\[ -~])*")@` +
 		`(?:` + host + `|\[(?:` + ipv4Text + `|IPv6:` + ipv6Text + `)\])`
 }
 

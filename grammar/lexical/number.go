@@ -78,7 +78,7 @@ type Numbers struct {
 	steps    []lattice // of multiples, by predicate
 	bounded  bool      // some predicate compares
 	stepped  bool      // some predicate is a multiple
-	nodes    [1 << 12]atomic.Pointer[[1 << 8]*numberNode]
+	nodes    directory[numberNode]
 	limit    atomic.Pointer[LimitError]
 
 	mu      sync.Mutex // guards all below and the making of nodes
@@ -180,7 +180,6 @@ func NewNumbers(preds []NumberPredicate, lim Limits) (*Numbers, error) {
 	if n.bytes > n.lim.Bytes {
 		return nil, &LimitError{"bytes", n.lim.Bytes}
 	}
-	n.bytes += 8 * len(n.nodes)
 	n.intern(numberForm{})
 	return n, nil
 }
@@ -275,10 +274,7 @@ func (n *Numbers) Bytes() int {
 	return n.bytes
 }
 
-func (n *Numbers) node(q State) *numberNode {
-	id := uint32(q) - 1
-	return n.nodes[id>>8].Load()[id&255]
-}
+func (n *Numbers) node(q State) *numberNode { return n.nodes.at(uint32(q) - 1) }
 
 // symbols are the bytes of numbers by their low bits and what tells them
 // apart: digits are themselves.
@@ -340,9 +336,8 @@ func (n *Numbers) intern(f numberForm) uint32 {
 	if id, ok := n.index[f]; ok {
 		return id
 	}
-	most := len(n.nodes) << 8
-	if n.count >= most {
-		n.limit.CompareAndSwap(nil, &LimitError{"states", most})
+	if n.count >= maxStates {
+		n.limit.CompareAndSwap(nil, &LimitError{"states", maxStates})
 		return 0
 	}
 	if n.bytes > n.lim.Bytes {
@@ -350,16 +345,9 @@ func (n *Numbers) intern(f numberForm) uint32 {
 		return 0
 	}
 	id := uint32(n.count)
-	page := n.nodes[id>>8].Load()
-	if page == nil {
-		page = new([1 << 8]*numberNode)
-		n.bytes += 8 << 8
-		n.nodes[id>>8].Store(page)
-	}
-	page[id&255] = &numberNode{numberForm: f}
+	n.bytes += 480 + len(f.rems) + len(f.digits) + n.nodes.put(id, &numberNode{numberForm: f})
 	n.count++
 	n.index[f] = id
-	n.bytes += 480 + len(f.rems) + len(f.digits)
 	return id
 }
 

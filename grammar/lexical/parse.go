@@ -58,6 +58,7 @@ type parser struct {
 	strict bool // only what ECMA-262 allows with the u flag
 	names  map[string]bool
 	behind int // lookbehinds around
+	ranges int // of characters in classes so far
 	refs   []ref
 }
 
@@ -143,9 +144,10 @@ func (p *parser) sequence() *node {
 		at := p.at
 		item := p.item()
 		if lo, hi, ok := p.quantifier(); ok {
-			switch item.op {
-			case opStart, opEnd, opWord, opAhead, opBehind:
-				p.fail(at, "nothing to repeat")
+			for _, none := range [...]string{"^", "$", `\b`, `\B`, "(?=", "(?!", "(?<=", "(?<!"} {
+				if strings.HasPrefix(p.src[at:], none) {
+					p.fail(at, "nothing to repeat")
+				}
 			}
 			item = &node{op: opLoop, min: lo, max: hi, sub: []*node{item}}
 		}
@@ -527,6 +529,9 @@ func (p *parser) class(at int) *node {
 			p.fail(from, "range out of order")
 		}
 		s = append(s, lo[0], hi[0])
+	}
+	if p.ranges += len(s) / 2; p.ranges > maxRanges {
+		p.fail(at, fmt.Sprintf("more than %d ranges of characters", maxRanges))
 	}
 	s = s.normal()
 	if neg {

@@ -23,7 +23,8 @@ type program struct {
 }
 
 const (
-	maxClasses = 1 << 15
+	maxClasses = 1 << 15 // an index of one takes 16 bits
+	maxRanges  = 1 << 17 // \p{L} has 650
 	maxBehinds = 16
 )
 
@@ -63,6 +64,13 @@ func newProgram(src string, root *node) (*program, error) {
 	word := -1
 	if p.useWord {
 		word = add(wordChars)
+	}
+	ranges := 0
+	for _, s := range sets {
+		ranges += len(s) / 2
+	}
+	if ranges > maxRanges {
+		return nil, &PatternError{src, 0, fmt.Sprintf("more than %d ranges of characters", maxRanges)}
 	}
 	if !p.partition(sets) {
 		return nil, &PatternError{src, 0, fmt.Sprintf("more than %d kinds of characters", maxClasses)}

@@ -118,8 +118,9 @@ func (s *Strings) findWays(f form) *ways {
 		}
 		slices.Sort(layer)
 		layer = slices.Compact(layer)
-		// Half of the memory is for Step alone.
-		if visits += 1 + len(layer); visits > s.lim.Visits || s.bytes+s.x.memory() > s.lim.Bytes/2 {
+		// Half of memory and work is for Step alone.
+		visits += 1 + len(layer)
+		if visits > s.lim.Visits || s.bytes+s.x.memory() > s.lim.Bytes/2 || s.x.work() > s.lim.Work/2 {
 			ok = false
 		}
 		if !ok {

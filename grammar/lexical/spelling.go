@@ -19,7 +19,7 @@ type Strings struct {
 	last  int // count from which on nothing changes
 	shift uint
 	lim   Limits
-	bases [1 << 12]atomic.Pointer[[1 << 10]*base]
+	bases directory[base]
 	limit atomic.Pointer[LimitError]
 
 	mu      sync.Mutex // guards all below and the making of what a base holds
@@ -88,7 +88,6 @@ func NewStrings(preds []Predicate, names []string, lim Limits) (*Strings, error)
 	for s.shift < 16 && 1<<s.shift <= s.last {
 		s.shift++
 	}
-	s.bytes = len(s.bases) * 8
 	s.intern(form{mode: plain, class: -1, pair: -1})
 	return s, nil
 }
@@ -107,10 +106,8 @@ func (s *Strings) Bytes() int {
 	return s.bytes + s.x.memory()
 }
 
-func (s *Strings) base(id uint32) *base { return s.bases[id>>10].Load()[id&1023] }
-
 func (s *Strings) split(q State) (*base, int) {
-	b := s.base(uint32(q) >> s.shift)
+	b := s.bases.at(uint32(q) >> s.shift)
 	return b, int(b.chunk)<<s.shift + int(q)&(1<<s.shift-1)
 }
 
@@ -148,7 +145,7 @@ func (s *Strings) Step(q State, c byte) State {
 func (s *Strings) move(id uint32, chunk int) uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.base(id).form
+	f := s.bases.at(id).form
 	f.chunk = int32(chunk)
 	return s.intern(f)
 }
@@ -188,7 +185,7 @@ func (s *Strings) intern(f form) uint32 {
 		return id
 	}
 	id := uint32(s.count)
-	most := min(len(s.bases)<<10, 1<<(32-s.shift))
+	most := min(maxStates, 1<<(32-s.shift))
 	if s.count >= most {
 		s.limit.CompareAndSwap(nil, &LimitError{"states", most})
 		return 0
@@ -202,16 +199,9 @@ func (s *Strings) intern(f form) uint32 {
 		b.outcomes = make([]atomic.Pointer[Outcome], len(s.x.cuts)+1)
 		s.bytes += 8 * len(b.outcomes)
 	}
-	page := s.bases[id>>10].Load()
-	if page == nil {
-		page = new([1 << 10]*base)
-		s.bytes += 8 << 10
-		s.bases[id>>10].Store(page)
-	}
-	page[id&1023] = b
+	s.bytes += 300 + s.bases.put(id, b)
 	s.count++
 	s.index[f] = id
-	s.bytes += 300
 	return id
 }
 

@@ -78,8 +78,8 @@ type runner struct {
 	states  []runState
 	index   map[string]int32
 	bytes   int
-	walked  int  // calls of walk in this step
-	over    bool // Limits.Width was reached
+	work    int  // terms looked at, see Limits.Work
+	over    bool // Limits.Width or Limits.Work was reached
 }
 
 type derivation struct {
@@ -307,6 +307,7 @@ func (r *runner) or(ts []term) term {
 			list = append(list, t)
 		}
 	}
+	r.work += 1 + len(list)
 	slices.Sort(list)
 	list = slices.Compact(list)
 	if len(list) > 1 {
@@ -328,9 +329,7 @@ func (r *runner) or(ts []term) term {
 	case 1:
 		return list[0]
 	}
-	if len(list) > r.lim.Width {
-		r.over = true
-	}
+	r.over = r.over || len(list) > r.lim.Width || r.work > r.lim.Work
 	return r.intern(entry{kind: kOr, list: list, flags: r.joint(list, never, always)})
 }
 
@@ -436,6 +435,7 @@ func (r *runner) and(ts []term) term {
 			list = append(list, t)
 		}
 	}
+	r.work += 1 + len(list)
 	slices.Sort(list)
 	list = slices.Compact(list)
 	for _, t := range list {
@@ -451,9 +451,7 @@ func (r *runner) and(ts []term) term {
 	case 1:
 		return list[0]
 	}
-	if len(list) > r.lim.Width {
-		r.over = true
-	}
+	r.over = r.over || len(list) > r.lim.Width || r.work > r.lim.Work
 	return r.intern(entry{kind: kAnd, list: list, flags: r.joint(list, always, never)})
 }
 
@@ -644,9 +642,8 @@ type after struct {
 // walk is derive for parts that have a lookahead within a loop, where what
 // follows must be at hand, since the lookahead is about all of it.
 func (r *runner) walk(t term, k *after, class int32, at place) term {
-	if r.walked++; r.walked > 16*r.lim.Width {
-		r.over = true
-	}
+	r.work++
+	r.over = r.over || r.work > r.lim.Work
 	if r.over {
 		return none
 	}
@@ -856,7 +853,6 @@ func (r *runner) step(state int32, class uint16) int32 {
 	if n := s.next[class]; n >= 0 {
 		return n
 	}
-	r.walked = 0
 	here := *s
 	at := r.around(&here, int32(class))
 	t := r.derive(here.t, int32(class), at)

@@ -76,7 +76,9 @@ func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 				id = len(x.runners)
 				byProg[p.key] = id
 				r := newRunner(p.prog, lim)
-				if x.runners = append(x.runners, r); r.over {
+				if x.runners = append(x.runners, r); x.work() > lim.Work {
+					return nil, &LimitError{"work", lim.Work}
+				} else if r.over {
 					return nil, &LimitError{"width", lim.Width}
 				}
 				if x.memory() > lim.Bytes {
@@ -122,7 +124,9 @@ func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 		x.bytes += 64 + 8*len(in)
 	}
 	slices.SortFunc(x.words, func(a, b word) int { return strings.Compare(a.text, b.text) })
-	x.partition()
+	if !x.partition() {
+		return nil, &LimitError{"work", lim.Work}
+	}
 	states := make([]int32, len(x.runners))
 	scans := make([]int32, len(x.scans))
 	for i := range scans {
@@ -146,8 +150,18 @@ func (x *texts) memory() int {
 	return n
 }
 
-// partition finds classes of characters that no pattern tells apart.
-func (x *texts) partition() {
+// work is what the runners have done, see Limits.
+func (x *texts) work() int {
+	n := 0
+	for _, r := range x.runners {
+		n += r.work
+	}
+	return n
+}
+
+// partition finds classes of characters that no pattern tells apart; false if
+// that is too much work.
+func (x *texts) partition() bool {
 	var starts []rune
 	for _, r := range x.runners {
 		starts = append(starts, r.p.starts...)
@@ -155,6 +169,9 @@ func (x *texts) partition() {
 	starts = append(starts, 0)
 	slices.Sort(starts)
 	x.starts = slices.Compact(starts)
+	if len(x.starts)*len(x.runners) > 16*x.lim.Work {
+		return false
+	}
 	ids := map[string]int32{}
 	at := make([]int, len(x.runners))
 	part := make([]uint16, len(x.runners))
@@ -186,6 +203,7 @@ func (x *texts) partition() {
 		x.sample[i] = s.minus(charset{0xD800, 0xDFFF})
 	}
 	x.bytes += 24*len(x.starts) + 2*len(x.parts)*len(x.runners)
+	return true
 }
 
 func (x *texts) stretch(r rune) int {
@@ -279,11 +297,20 @@ func (x *texts) stepClass(id, class int32) int32 {
 
 // advance completes n, what follows t after a character of class.
 func (x *texts) advance(t *text, n text, class int32) int32 {
+	if x.memory() > x.lim.Bytes {
+		return x.reached("bytes", x.lim.Bytes)
+	}
+	if x.work() > x.lim.Work {
+		return x.reached("work", x.lim.Work)
+	}
 	n.states = make([]int32, len(x.runners))
 	for i, run := range x.runners {
 		n.states[i] = run.step(t.states[i], x.parts[class][i])
 		if run.over {
 			run.forget()
+			if x.work() > x.lim.Work {
+				return x.reached("work", x.lim.Work)
+			}
 			return x.reached("width", x.lim.Width)
 		}
 	}
@@ -293,9 +320,6 @@ func (x *texts) advance(t *text, n text, class int32) int32 {
 		}
 	}
 	n.keeps = slices.ContainsFunc(n.scans, func(s int32) bool { return s != failed })
-	if x.memory() > x.lim.Bytes {
-		return x.reached("bytes", x.lim.Bytes)
-	}
 	return x.intern(n)
 }
 
