@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/toolsidecar/sidecar/grammar/lexical"
 	"github.com/toolsidecar/sidecar/models/jsontext"
@@ -31,6 +32,9 @@ type textPredicate struct {
 	textRule
 	is lexical.Predicate
 }
+
+// some tells whether a string fits; not to be asked of a pattern.
+func (r textRule) some() bool { return r.op == textFormat || r.hi < 0 || r.lo <= r.hi }
 
 type numberOp uint8
 
@@ -111,7 +115,47 @@ type reader struct {
 	texts []uint32 // predicates, in the order of lex
 	names []uint32 // words, in the order of lex
 	at    map[uint32]int
+	own   bool // lex isn't common to all automata
 }
+
+// common is the machine of free strings or of a single format, which all
+// automata share: what it takes to read a date is found out once. It is nil for
+// other strings, and for formats that need memory for every text.
+func (m *machine) common(texts, words []uint32) *lexical.Strings {
+	if len(words) > 0 || len(texts) > 1 {
+		return nil
+	}
+	name, preds := "", []lexical.Predicate(nil)
+	if len(texts) == 1 {
+		p := &m.texts[texts[0]]
+		name, preds = p.val, []lexical.Predicate{p.is}
+		if p.op != textFormat || !regularFormats[p.val] {
+			return nil
+		}
+	}
+	commonReaders.Lock()
+	defer commonReaders.Unlock()
+	lex := commonReaders.byFormat[name]
+	if lex == nil {
+		var err error
+		if lex, err = lexical.NewStrings(preds, nil, lexical.Limits{}); err != nil {
+			return nil
+		}
+		commonReaders.byFormat[name] = lex
+	}
+	return lex
+}
+
+// regularFormats are those whose machines have few states, whatever is read.
+var regularFormats = map[string]bool{
+	"date": true, "time": true, "date-time": true, "duration": true, "email": true, "ipv4": true, "ipv6": true, "uri": true, "uri-reference": true,
+	"iri": true, "iri-reference": true, "uri-template": true, "uuid": true, "json-pointer": true, "relative-json-pointer": true,
+}
+
+var commonReaders = struct {
+	sync.Mutex
+	byFormat map[string]*lexical.Strings // "": free strings
+}{byFormat: map[string]*lexical.Strings{}}
 
 // A class is what a reader knows of a whole string.
 type class struct {
@@ -219,11 +263,13 @@ func (w *wants) reader() (*reader, error) {
 	for i, n := range words {
 		names[i] = m.words.list[n]
 	}
-	lex, err := lexical.NewStrings(preds, names, m.lexicalLimits())
-	if err != nil {
-		return nil, m.lexical(err)
+	if r.lex = m.common(texts, words); r.lex == nil {
+		lex, err := lexical.NewStrings(preds, names, m.lexicalLimits())
+		if err != nil {
+			return nil, m.lexical(err)
+		}
+		r.lex, r.own = lex, true
 	}
-	r.lex = lex
 	m.readers[key.String()] = r
 	m.readerList = append(m.readerList, r)
 	return r, nil
@@ -448,7 +494,9 @@ func (m *machine) numberOutcome(p *part, v lexical.Vector) outcome {
 func (m *machine) scalarBytes() int {
 	n := 0
 	for _, r := range m.readerList {
-		n += r.lex.Bytes()
+		if r.own {
+			n += r.lex.Bytes()
+		}
 	}
 	for _, t := range m.tallies {
 		n += t.lex.Bytes()
