@@ -472,6 +472,9 @@ func (l *liveness) existsOf(e expr, t types) answer {
 		}
 		return l.outcomes(r, r.lex.Start(), func(id uint32) answer { return answerOf(m.stringOutcome(p, id).fits) })
 	case tNumber:
+		if a := m.someNumber(m.x.conjuncts(e)); a != unasked {
+			return a
+		}
 		p := &part{goal: e}
 		t, err := m.tallyOf(p)
 		if err != nil {
@@ -598,6 +601,9 @@ func (l *liveness) object(r remains, list []expr) answer {
 
 // named is the class of a word.
 func (l *liveness) named(r *reader, w uint32) uint32 {
+	if i, ok := slices.BinarySearch(r.names, w); ok && len(r.texts) == 0 {
+		return l.m.classAt(r, lexical.Outcome{Label: i})
+	}
 	text := l.m.words.list[w]
 	q := r.lex.Start()
 	for i := range len(text) {

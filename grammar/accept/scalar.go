@@ -55,6 +55,7 @@ type numberRule struct {
 
 type numberPredicate struct {
 	numberRule
+	v  *big.Rat // integer: 1
 	is lexical.NumberPredicate
 }
 
@@ -394,7 +395,7 @@ func (m *machine) number(r numberRule) (expr, error) {
 	id, ok := m.numIDs[is.Key()]
 	if !ok {
 		id = uint32(len(m.nums))
-		m.nums = append(m.nums, numberPredicate{r, is})
+		m.nums = append(m.nums, numberPredicate{r, v, is})
 		m.numIDs[is.Key()] = id
 	}
 	return m.x.atom(opNum, uint64(id)), nil
@@ -411,6 +412,48 @@ func (m *machine) numbers(list []string) (expr, error) {
 	}
 	return m.x.or(es...), nil
 }
+
+// someNumber tells whether there is a number that fits all of es, if they are
+// bounds, and integer perhaps; unasked if they aren't.
+func (m *machine) someNumber(es []expr) answer {
+	var lo, hi *numberPredicate
+	integer := false
+	for _, e := range es {
+		d := &m.x.nodes[e]
+		if d.op != opNum {
+			return unasked
+		}
+		switch p := &m.nums[d.n]; {
+		case p.op == numInteger:
+			integer = true
+		case p.op == numMin && lo == nil:
+			lo = p
+		case p.op == numMax && hi == nil:
+			hi = p
+		case len(es) == 1:
+			return surely
+		default:
+			return unasked
+		}
+	}
+	if lo == nil || hi == nil {
+		return surely
+	}
+	if !integer {
+		c := lo.v.Cmp(hi.v)
+		return answerOf(c < 0 || c == 0 && !lo.open && !hi.open)
+	}
+	least, most := floor(lo.v), floor(hi.v)
+	if !lo.v.IsInt() || lo.open {
+		least.Add(least, big.NewInt(1))
+	}
+	if hi.v.IsInt() && hi.open {
+		most.Sub(most, big.NewInt(1))
+	}
+	return answerOf(least.Cmp(most) <= 0)
+}
+
+func floor(v *big.Rat) *big.Int { return new(big.Int).Div(v.Num(), v.Denom()) }
 
 // A tally reads numbers and tells apart what some formulas ask about them.
 type tally struct {
