@@ -581,9 +581,6 @@ func (x *exprs) neg(e expr) expr {
 		f = x.intern(opNot, 0, 0, []expr{e})
 	}
 	x.not[e] = f
-	if _, ok := x.not[f]; !ok {
-		x.not[f] = e
-	}
 	return f
 }
 
