@@ -87,6 +87,8 @@ type Prober struct {
 	Key    string // bearer token, or ""
 	// Family forces a family by name; "" or "auto" probes for it.
 	Family string
+	// Text leaves out how ids are taken, for those who send text.
+	Text bool
 	// Tokenizer is compared with the engine's /tokenize.
 	Tokenizer *tokenizer.Tokenizer
 }
@@ -131,7 +133,9 @@ func (p *Prober) Probe(ctx context.Context) (*Info, error) {
 	if err := p.tag(ctx, info); err != nil {
 		return nil, err
 	}
-	if err := p.tokenIn(ctx, info); err != nil {
+	if p.Text {
+		info.TokenInReason = "not asked"
+	} else if err := p.tokenIn(ctx, info); err != nil {
 		return nil, err
 	}
 	return info, nil
@@ -192,7 +196,8 @@ func passing(err error) bool {
 	}
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
-	return !errors.As(err, &syntax) && !errors.As(err, &kind) && !errors.Is(err, errNoIDs)
+	var other *otherPromptError
+	return !errors.As(err, &other) && !errors.As(err, &syntax) && !errors.As(err, &kind) && !errors.Is(err, errNoIDs)
 }
 
 // vllmCache reads the block size and the capacity in tokens off

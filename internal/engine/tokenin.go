@@ -191,7 +191,7 @@ func (p *Prober) transport(ctx context.Context, info *Info, t Transport) error {
 			return fmt.Errorf("its stream is not JSON: %w", err)
 		}
 		if len(chunk.Error) > 0 && string(chunk.Error) != "null" {
-			return fmt.Errorf("the engine reported %s", chunk.Error)
+			return &otherPromptError{fmt.Sprintf("the engine reported %s", chunk.Error)}
 		}
 		prompt = append(prompt, chunk.PromptIDs...)
 		for _, c := range chunk.Choices {
@@ -207,14 +207,19 @@ func (p *Prober) transport(ctx context.Context, info *Info, t Transport) error {
 	}
 	switch {
 	case promptTokens != len(ids):
-		return fmt.Errorf("the engine counted %d prompt tokens of %d ids", promptTokens, len(ids))
+		return &otherPromptError{fmt.Sprintf("the engine counted %d prompt tokens of %d ids", promptTokens, len(ids))}
 	case len(prompt) > 0 && !slices.Equal(prompt, ids):
-		return fmt.Errorf("the engine used another prompt")
+		return &otherPromptError{"the engine used another prompt"}
 	case len(output) == 0:
-		return fmt.Errorf("the engine gave back no ids of what it generated")
+		return &otherPromptError{"the engine gave back no ids of what it generated"}
 	}
 	return nil
 }
+
+// otherPromptError is an answer that shows that ids are not taken this way.
+type otherPromptError struct{ what string }
+
+func (e *otherPromptError) Error() string { return e.what }
 
 type usage struct {
 	Prompt  int `json:"prompt_tokens"`

@@ -77,6 +77,9 @@ func (p *Proxy) Close() {
 	p.stop()
 	if s, ok := p.stages.(*stages); ok {
 		s.engine.wait()
+		if s.tokenIn != nil {
+			s.tokenIn.wg.Wait()
+		}
 	}
 	p.client.close()
 }
@@ -265,6 +268,16 @@ func (p *Proxy) isDraining() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.draining
+}
+
+// log writes one line for the operator.
+func (p *Proxy) log(format string, args ...any) {
+	if p.cfg.ErrorLog == nil {
+		return
+	}
+	p.logMu.Lock()
+	defer p.logMu.Unlock()
+	fmt.Fprintf(p.cfg.ErrorLog, "sidecar: "+format+"\n", args...)
 }
 
 func (p *Proxy) logFault(fault any) {

@@ -13,7 +13,7 @@ func (r *Record) header() http.Header {
 	if r.Reason != "" {
 		h.Set("X-Sidecar-Reason", headerText(r.Reason))
 	}
-	if r.Mode == "owned" {
+	if r.staged() {
 		h.Set("X-Sidecar-Tools", headerNames(r.Added))
 		h.Set("X-Sidecar-Tool-Tokens", fmt.Sprint(r.ShownTokens))
 		if r.TokensExact {

@@ -223,7 +223,7 @@ type sidecar struct {
 }
 
 func allStages() StageConfig {
-	return StageConfig{Retrieval: true, Prefix: true, Grammar: true, TokenBudget: true, Rounds: DefaultRounds, Counter: tokenizer.Qwen3(), Budget: tokenbudget.Config{MaxTokens: 200}}
+	return StageConfig{Mode: ModeOwned, Retrieval: true, Prefix: true, Grammar: true, TokenBudget: true, Rounds: DefaultRounds, Counter: tokenizer.Qwen3(), Budget: tokenbudget.Config{MaxTokens: 200}}
 }
 
 func newSidecar(t testing.TB, engine string, stages StageConfig) *sidecar {
