@@ -27,6 +27,7 @@ type serveConfig struct {
 	Catalogs     []string
 	Tokenizer    string
 	World        string
+	PromptLog    string
 	Proxy        proxy.Config
 }
 
@@ -78,6 +79,8 @@ func serveOptions(c *serveConfig) []*option {
 		size("ledger-bytes", &st.Ledger, proxy.DefaultLedger, 1<<20, 1<<36, "memory of the conversation ledger"),
 		number("sessions", &st.Sessions, proxy.DefaultSessions, 1, 1<<16, "decision records kept for /sidecar/v1/sessions"),
 		text("tokenizer", &c.Tokenizer, "", "vocabulary `FILE` (tokenizer.json or *.tiktoken); without it Qwen3's, whose counts are estimates for other models"),
+		mode(&st.Mode),
+		text("log-prompts", &c.PromptLog, "off", "where each prompt goes as text, with all that the client wrote in it: off, stdout, stderr or a `FILE`"),
 		choice("family", &st.Family, "auto", []string{"auto", "hermes", "chatml"}, "the model's way to write turns and calls"),
 	}
 }
@@ -130,6 +133,20 @@ func choice(name string, dst *string, def string, of []string, usage string) *op
 		*dst = v[0]
 		return nil
 	}}
+}
+
+// mode is the option that says what the engine is given.
+func mode(dst *string) *option {
+	o := choice("mode", dst, proxy.ModeAuto, []string{proxy.ModeAuto, proxy.ModeTokenIn, proxy.ModeOwned},
+		"what the engine is given, token ids or messages of ours; auto takes ids where the engine does")
+	set := o.set
+	o.set = func(v []string) error {
+		if v[0] == "native" {
+			return errors.New(`"native", tools through the model's own template, is not built: use auto, token-in or owned`)
+		}
+		return set(v)
+	}
+	return o
 }
 
 func list(name string, dst *[]string, usage string) *option {

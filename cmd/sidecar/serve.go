@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -55,19 +56,24 @@ requests are refused, live ones have --drain-timeout to end.`,
 // serve runs until ctx ends, then drains. restore gives signals their default
 // effect back, so that a second one ends the process at once.
 func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr io.Writer) error {
-	switch cfg.AccessLog {
-	case "off", "":
-	case "stdout":
-		cfg.Proxy.AccessLog = stdout
-	case "stderr":
-		cfg.Proxy.AccessLog = stderr
-	default:
-		f, err := os.OpenFile(cfg.AccessLog, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			return &usageError{fmt.Errorf("access log: %w", err), "give --access-log a file that can be written, stderr or off"}
+	for _, l := range []struct {
+		option, to string
+		dst        *io.Writer
+	}{{"access-log", cfg.AccessLog, &cfg.Proxy.AccessLog}, {"log-prompts", cfg.PromptLog, &cfg.Proxy.Stages.PromptLog}} {
+		switch l.to {
+		case "off", "":
+		case "stdout":
+			*l.dst = stdout
+		case "stderr":
+			*l.dst = stderr
+		default:
+			f, err := os.OpenFile(l.to, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			if err != nil {
+				return &usageError{fmt.Errorf("%s: %w", strings.ReplaceAll(l.option, "-", " "), err), "give --" + l.option + " a file that can be written, stderr or off"}
+			}
+			defer f.Close()
+			*l.dst = f
 		}
-		defer f.Close()
-		cfg.Proxy.AccessLog = f
 	}
 	cfg.Proxy.ErrorLog = stderr
 	if err := loadStages(ctx, cfg, stderr); err != nil {
