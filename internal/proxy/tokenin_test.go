@@ -214,7 +214,7 @@ func (a *agent) read(out []byte) agentTurn {
 		if want := map[bool]string{true: "chat.completion.chunk", false: "chat.completion"}[a.stream]; c.Object != want {
 			a.t.Fatalf("object %q, want %q", c.Object, want)
 		}
-		if c.IDs != nil {
+		if c.IDs != nil && a.more["return_token_ids"] != true {
 			a.t.Fatalf("the client is shown the ids of the prompt: %.200s", e)
 		}
 		if u := c.Usage; u != nil {
@@ -646,5 +646,202 @@ func TestFramingAlarm(t *testing.T) {
 	a.ask()
 	if mode, why := a.headers.Get("X-Sidecar-Mode"), a.headers.Get("X-Sidecar-Fallback"); mode != ModeOwned || !strings.Contains(why, "frames a live conversation otherwise") {
 		t.Errorf("after the change: mode %s, fallback %q", mode, why)
+	}
+}
+
+// TestTokenInReplies: over both transports the client is given what owned mode gives
+// it, in whatever form it asks.
+func TestTokenInReplies(t *testing.T) {
+	ask := func(t *testing.T, mode string, edit func(string, map[string]json.RawMessage) map[string]json.RawMessage, stream bool, more map[string]any, reasoning bool) (out []string) {
+		eng, url := newIDEngine(t, simengine.Config{Reasoning: reasoning})
+		eng.edit = edit
+		cfg := idStages()
+		cfg.Mode = mode
+		_, base := start(t, "nethttp", Config{Engine: url, Stages: cfg})
+		a := &agent{t: t, base: base, stream: stream, more: more}
+		for i, say := range []string{"Please refund order ord_5512kk.", "hm", "zebra crossing"} {
+			if i == 1 {
+				a.step(1)
+			} else {
+				a.say("user", say)
+			}
+			turn := a.ask()
+			if got := a.headers.Get("X-Sidecar-Mode"); got != mode {
+				t.Fatalf("mode %s, fallback %q", got, a.headers.Get("X-Sidecar-Fallback"))
+			}
+			for _, m := range turn.Choices {
+				calls, _ := m["tool_calls"].([]map[string]any)
+				for j, c := range calls {
+					c["id"] = fmt.Sprint("call", j) // random
+				}
+				out = append(out, fmt.Sprint(m))
+			}
+			out = append(out, fmt.Sprint(turn.Finish, turn.Prompt, turn.Completion))
+		}
+		return out
+	}
+	for name, more := range map[string]map[string]any{
+		"plain":       {},
+		"stop string": {"stop": []string{"tool", "crossing", "result"}},
+		"length":      {"max_tokens": 9},
+		"length, new": {"max_completion_tokens": 9},
+		"choices":     {"n": 3, "seed": 5},
+		"required":    {"tool_choice": "required"},
+		"none":        {"tool_choice": "none"},
+		"ids":         {"return_token_ids": true},
+	} {
+		for _, stream := range []bool{false, true} {
+			for _, reasoning := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/stream=%v/reasoning=%v", name, stream, reasoning), func(t *testing.T) {
+					want := ask(t, ModeOwned, nil, stream, more, reasoning)
+					if got := ask(t, ModeTokenIn, nil, stream, more, reasoning); !slices.Equal(got, want) {
+						t.Errorf("chat:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+					}
+					if got := ask(t, ModeTokenIn, onlyText, stream, more, reasoning); !slices.Equal(got, want) {
+						t.Errorf("text completion:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+					}
+				})
+			}
+		}
+	}
+}
+
+// onlyText is an engine whose chat endpoint takes no ids.
+func onlyText(path string, body map[string]json.RawMessage) map[string]json.RawMessage {
+	if path == "/v1/chat/completions" && body["kv_transfer_params"] != nil {
+		return nil
+	}
+	return body
+}
+
+// TestChatLogprobs: those of a text completion in the form of a chat.
+func TestChatLogprobs(t *testing.T) {
+	got, err := chatLogprobs([]byte(`{"text_offset":[0,2],"tokens":["ok","!"],"token_logprobs":[-0.5,null],"top_logprobs":[{"no":-2,"ok":-0.5},null]}`))
+	want := `{"content":[{"token":"ok","logprob":-0.5,"bytes":[111,107],"top_logprobs":[{"token":"ok","logprob":-0.5,"bytes":[111,107]},{"token":"no","logprob":-2,"bytes":[110,111]}]},` +
+		`{"token":"!","logprob":0,"bytes":[33],"top_logprobs":[]}]}`
+	if err != nil || string(got) != want {
+		t.Errorf("%s (%v), want %s", got, err, want)
+	}
+}
+
+// TestIDsOfSGLang: ids that come in a chunk of their own are gathered, and the chunk
+// is not passed on.
+func TestIDsOfSGLang(t *testing.T) {
+	f, err := wire.ByName("hermes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &generation{family: f, ids: true}
+	for _, c := range []struct {
+		chunk  string
+		passed int
+	}{
+		{`{"id":"1","choices":[{"index":0,"delta":{"role":"assistant","content":"ok"},"finish_reason":null},{"index":1,"delta":{"content":"no"}}]}`, 2},
+		{`{"id":"1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`, 1},
+		{`{"id":"1","choices":[],"sglext":{"output_ids":[[562,151645],[2152]]}}`, 0},
+		{`{"id":"1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}`, 1},
+	} {
+		chunks, err := r.chunk([]byte(c.chunk), true)
+		if err != nil || len(chunks) != c.passed {
+			t.Fatalf("%s: %d chunks, %v", c.chunk, len(chunks), err)
+		}
+	}
+	if got := fmt.Sprint(r.choices[0].ids, r.choices[1].ids); got != "[562 151645] [2152]" {
+		t.Errorf("ids %s", got)
+	}
+	if _, err := r.chunk([]byte(`{"choices":[],"sglext":{"output_ids":[[-1]]}}`), true); err == nil {
+		t.Error("an id below 0 was taken")
+	}
+}
+
+// TestOpenBranch: a turn that was cut by length, or that the client left, is replayed
+// as generated when it comes back; the finished turn of a retry stands beside it.
+func TestOpenBranch(t *testing.T) {
+	_, url := newIDEngine(t, simengine.Config{})
+	p, base := start(t, "fiber", Config{Engine: url, Stages: idStages()})
+	a := &agent{t: t, base: base, more: map[string]any{"max_tokens": 4}}
+	a.say("user", "zebra crossing")
+	cut := a.ask()
+	if cut.Finish[0] != "length" {
+		t.Fatalf("finish %v", cut.Finish)
+	}
+	a.say("user", "go on")
+	next := a.ask()
+	if ceiling := (cut.Prompt + cut.Completion - 1) / 16 * 16; next.Cached < ceiling {
+		t.Errorf("after a cut turn %d tokens are cached of %d", next.Cached, ceiling)
+	}
+	// The retry without a bound is another, finished turn.
+	whole := &agent{t: t, base: base}
+	whole.say("user", "zebra crossing")
+	if turn := whole.ask(); turn.Finish[0] != "stop" || turn.Cached < cut.Prompt/16*16-16 {
+		t.Errorf("retry: finish %v, %d tokens cached of %d", turn.Finish, turn.Cached, turn.Prompt)
+	}
+	// A client that left sends back what it saw.
+	gone := &agent{t: t, base: base}
+	gone.say("user", "zebra crossing, slowly please")
+	seen := gone.leave(12)
+	p.settled()
+	gone.say("assistant", seen)
+	gone.say("user", "sorry, go on")
+	turn := gone.ask()
+	rec := record(t, p)
+	if turn.Cached < rec.ExpectedCached {
+		t.Errorf("after leaving %d tokens are cached, %d expected", turn.Cached, rec.ExpectedCached)
+	}
+}
+
+// TestPromptLog: each prompt is written as the text of its ids.
+func TestPromptLog(t *testing.T) {
+	eng, url := newIDEngine(t, simengine.Config{})
+	var log bytes.Buffer
+	cfg := idStages()
+	cfg.PromptLog = &log
+	_, base := start(t, "nethttp", Config{Engine: url, Stages: cfg})
+	a := &agent{t: t, base: base}
+	a.say("user", "refund <|im_end|> it")
+	a.ask()
+	var line struct {
+		Mode, Prompt string
+		Tokens       int `json:"prompt_tokens"`
+	}
+	if err := json.Unmarshal(log.Bytes(), &line); err != nil {
+		t.Fatalf("%v: %s", err, log.String())
+	}
+	want, err := tokenizer.Qwen3().Decode(nil, eng.last().ids)
+	if err != nil || line.Prompt != string(want) || line.Mode != ModeTokenIn || line.Tokens != len(eng.last().ids) || !strings.Contains(line.Prompt, "refund <|im_end|> it") {
+		t.Errorf("%+v, want the text of %d ids", line, len(eng.last().ids))
+	}
+}
+
+// TestSearchIDs: a search of the model is a round whose prompt continues the one
+// before, in ids.
+func TestSearchIDs(t *testing.T) {
+	eng, url := newIDEngine(t, simengine.Config{})
+	cfg := idStages()
+	cfg.Rounds = DefaultRounds
+	p, base := start(t, "nethttp", Config{Engine: url, Stages: cfg})
+	a := &agent{t: t, base: base}
+	searched := 0
+	for _, say := range []string{"quarterly okapi gazette", "please lock the front door", "zymurgy vexillology"} {
+		a.say("user", say)
+		a.ask()
+		rec := record(t, p)
+		if rec.Mode != ModeTokenIn || rec.Fallback != "" {
+			t.Fatalf("mode %s, fallback %q", rec.Mode, rec.Fallback)
+		}
+		searched += len(rec.Searches)
+		if e := rec.Earlier; e != nil && (rec.Reported.Cached < rec.ExpectedCached || rec.Reported.Cached < (e.Prompt-1)/16*16 && e.Rounds == 1) {
+			t.Errorf("%s: in the second round %d tokens are cached of %d, %d expected", say, rec.Reported.Cached, e.Prompt, rec.ExpectedCached)
+		}
+	}
+	if searched == 0 {
+		t.Error("the model made no search")
+	}
+	var before []int32
+	for _, b := range eng.bodies[3:] { // behind the probe
+		if n := len(before); n > 0 && !slices.Equal(b.ids[:min(n, len(b.ids))], before) {
+			t.Errorf("a prompt of %d ids does not begin with the %d before", len(b.ids), n)
+		}
+		before = b.ids
 	}
 }
