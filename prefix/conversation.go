@@ -1,10 +1,14 @@
 package prefix
 
+import "slices"
+
 // Conversation is one request's message list with the decisions that the ledger
 // holds for it. It is used by one goroutine.
 type Conversation struct {
 	ledger   Ledger
 	root     Key
+	name     Name
+	first    int   // index of the first user message; len(messages) when there is none
 	meanings []Key // of the messages
 	plain    []Key // chain that does not depend on tools, for aliases
 	keys     []Key
@@ -29,6 +33,13 @@ func Open(l Ledger, scope Scope, toolset string, msgs []Message) *Conversation {
 		meanings: meanings(msgs),
 	}
 	c.plain = chain(scope.root("plain", ""), c.meanings)
+	c.first = slices.IndexFunc(msgs, func(m Message) bool { return m.Role == "user" })
+	if c.first < 0 {
+		c.first = len(msgs)
+	}
+	if n := min(c.first, len(msgs)-1); n >= 0 {
+		copy(c.name[:], c.plain[n][:])
+	}
 	own := chain(c.root, c.meanings)
 	for i := len(msgs) - 1; i >= 0; i-- {
 		if msgs[i].Role != "assistant" {
@@ -80,6 +91,9 @@ func chain(k Key, meanings []Key) []Key {
 // Root names the conversation's epoch.
 func (c *Conversation) Root() Key { return c.root }
 
+// Name names the conversation through all its epochs.
+func (c *Conversation) Name() Name { return c.name }
+
 // Len is the number of messages.
 func (c *Conversation) Len() int { return len(c.messages) }
 
@@ -130,6 +144,9 @@ func (c *Conversation) Late(i int) []*Block {
 // (when replaced) and the late blocks.
 func (c *Conversation) Decide(i int, text string, replaced bool, late ...*Block) {
 	e := &Entry{Replaced: replaced, Late: late}
+	if i >= c.first {
+		e.Conversation = c.name
+	}
 	if replaced {
 		e.Text = text
 	}
@@ -148,10 +165,10 @@ func (c *Conversation) Reply(said Message, text, reasoning string) {
 		k, plain = c.keys[last], c.plain[last]
 	}
 	meaning := said.meaning(positions{})
-	c.ledger.Put(k.next(meaning), &Entry{Text: text, Replaced: true, Reasoning: reasoning})
+	c.ledger.Put(k.next(meaning), &Entry{Conversation: c.name, Text: text, Replaced: true, Reasoning: reasoning})
 	if last >= 0 {
 		root := c.root
-		c.ledger.Put(plain.next(meaning), &Entry{Origin: &root})
+		c.ledger.Put(plain.next(meaning), &Entry{Conversation: c.name, Origin: &root})
 	}
 }
 

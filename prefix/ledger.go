@@ -3,6 +3,7 @@ package prefix
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/hex"
 )
 
 // A Ledger keeps decisions by key. It may forget any entry at any time.
@@ -13,8 +14,26 @@ type Ledger interface {
 	Put(Key, *Entry)
 }
 
+// Name identifies a conversation to people, and to whoever deletes it: the start
+// of the key behind its first user message, made without regard to tools, so that
+// it stays the same when tools change and a new epoch begins. Conversations of one
+// tenant that begin with the same words share it. The zero Name is that of what
+// belongs to no single conversation, such as a front block.
+type Name [8]byte
+
+// String is the name in hexadecimal.
+func (n Name) String() string { return hex.EncodeToString(n[:]) }
+
+// ParseName reads what String writes.
+func ParseName(s string) (n Name, ok bool) {
+	b, err := hex.DecodeString(s)
+	return Name(append(b, n[:]...)[:len(n)]), err == nil && len(b) == len(n)
+}
+
 // Entry is what was decided at one message.
 type Entry struct {
+	// Conversation is the one that the message belongs to.
+	Conversation Name
 	// Text replaces the client's text of the message when Replaced is set: the
 	// generated text of an assistant turn, or a shaped observation.
 	Text     string
