@@ -38,6 +38,11 @@ type Entry struct {
 	// generated text of an assistant turn, or a shaped observation.
 	Text     string
 	Replaced bool
+	// Open says that the turn was cut, by length or by a client that left: what
+	// stands here was generated and may be replayed, but is no finished answer.
+	Open bool
+	// Tokens are the ids of an assistant turn; nil when only its text is known.
+	Tokens *Tokens
 	// Reasoning is what the engine reported apart from Text.
 	Reasoning string
 	// Late are the blocks of tools that were added after this message, in order.
@@ -48,12 +53,27 @@ type Entry struct {
 	Origin *Key
 }
 
+// Tokens are the ids of an assistant turn and of what stands between it and the
+// assistant turn before it. Those of a whole conversation are the Heads and
+// Outputs of its assistant turns in order.
+type Tokens struct {
+	From Key // Sum of the turn before it whose ids are known; zero for the first
+	Sum  Key // of the layout in front of the turn, see Turn.Tokens
+	// Head leads from the end of the turn before to the start of generation.
+	// It begins and ends with the family's framing, so that ids are joined at
+	// control tokens only.
+	Head IDs
+	// Output was generated, without the token that ended it.
+	Output IDs
+}
+
 // Block is a list of tools as they were shown.
 type Block struct {
 	Query string // the search that a late block answers
 	// Call is the generated text that asked for a late block; "" when the sidecar
 	// added it by itself, and the call is then written from Query.
 	Call      string
+	CallIDs   IDs // the ids of Call, when they are known
 	Tools     []Shown
 	Note      string // what a late block says instead of tools, when it has none
 	Directory string // front block: what else exists
@@ -68,6 +88,9 @@ type Shown struct {
 // Size is the memory of an entry in bytes, for stores that bound it.
 func (e *Entry) Size() int {
 	n := 256 + len(e.Text) + len(e.Reasoning) + e.Front.size()
+	if t := e.Tokens; t != nil {
+		n += 128 + len(t.Head) + len(t.Output)
+	}
 	for _, b := range e.Late {
 		n += b.size()
 	}
@@ -78,7 +101,7 @@ func (b *Block) size() int {
 	if b == nil {
 		return 0
 	}
-	n := 128 + len(b.Query) + len(b.Call) + len(b.Note) + len(b.Directory)
+	n := 128 + len(b.Query) + len(b.Call) + len(b.CallIDs) + len(b.Note) + len(b.Directory)
 	for _, t := range b.Tools {
 		n += 48 + len(t.Name) + len(t.JSON)
 	}
