@@ -10,6 +10,7 @@ import (
 //
 //	1      entryVersion
 //	1      bits: which of the following there are
+//	8      Conversation
 //	Text, Reasoning                          strings
 //	Front, Late                              blocks; Late with its count in front
 //	Origin                                   a key
@@ -38,7 +39,7 @@ func (e *Entry) AppendBinary(b []byte) ([]byte, error) {
 			bits |= f.bit
 		}
 	}
-	b = append(b, entryVersion, bits)
+	b = append(append(b, entryVersion, bits), e.Conversation[:]...)
 	b = appendText(appendText(b, e.Text), e.Reasoning)
 	if e.Front != nil {
 		b = appendBlock(b, e.Front)
@@ -80,7 +81,7 @@ var errEntry = errors.New("prefix: bytes that are no entry")
 // UnmarshalBinary reads what AppendBinary wrote into an empty entry. Bytes of
 // another version, cut bytes and bytes behind the end are errors.
 func (e *Entry) UnmarshalBinary(data []byte) error {
-	if len(data) < 2 {
+	if len(data) < 2+len(e.Conversation) {
 		return errEntry
 	}
 	if data[0] != entryVersion {
@@ -90,8 +91,8 @@ func (e *Entry) UnmarshalBinary(data []byte) error {
 	if bits >= unknownBits {
 		return errEntry
 	}
-	r := &entryReader{rest: data[2:]}
-	out := Entry{Replaced: bits&hasReplaced != 0, Open: bits&hasOpen != 0}
+	out := Entry{Conversation: Name(data[2:10]), Replaced: bits&hasReplaced != 0, Open: bits&hasOpen != 0}
+	r := &entryReader{rest: data[2+len(out.Conversation):]}
 	out.Text, out.Reasoning = r.text(), r.text()
 	if bits&hasFront != 0 {
 		out.Front = r.block()

@@ -233,13 +233,14 @@ func (f *File) fetch(g *segment, s slot, k prefix.Key) (*prefix.Entry, error) {
 	if err != nil {
 		return nil, errors.New("it does not pass its check")
 	}
-	return prefix.DecodeEntry(plain)
+	e := &prefix.Entry{}
+	return e, e.UnmarshalBinary(plain)
 }
 
 // Put stores e under k, replacing what was there.
 func (f *File) Put(k prefix.Key, e *prefix.Entry) {
 	r := record{put: true, key: k, name: e.Conversation, time: f.now()}
-	plain := e.Append(make([]byte, 0, 256+len(e.Text)))
+	plain, _ := e.AppendBinary(make([]byte, 0, 256+len(e.Text))) // does not fail
 	r.length = uint32(len(plain) + sealedOver)
 	b := make([]byte, 0, int(r.size()))
 	b = f.seal.seal(r.appendHead(b), plain, r.about())

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -380,7 +381,7 @@ func TestKill(t *testing.T) {
 	for i := range written {
 		j := i % perConversation
 		e, ok := f.Get(storetest.Key(i*perConversation + j))
-		if !ok || string(e.Append(nil)) != string(conversation(i, j).Append(nil)) {
+		if !ok || !reflect.DeepEqual(e, conversation(i, j)) {
 			t.Fatalf("entry %d of conversation %d: %+v, %v", j, i, e, ok)
 		}
 	}
