@@ -73,6 +73,16 @@ func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr
 	if err := loadStages(ctx, cfg, stderr); err != nil {
 		return err
 	}
+	ledger, secret, err := openLedger(&cfg.Ledger, cfg.Proxy.Stages.LedgerBytes, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := ledger.Close(); err != nil {
+			fmt.Fprintf(stderr, "sidecar: closing the ledger: %v\n", err)
+		}
+	}()
+	cfg.Proxy.Stages.Ledger, cfg.Proxy.Stages.Secret = ledger, secret
 	p, err := proxy.New(cfg.Proxy)
 	if err != nil {
 		return &usageError{err, "see 'sidecar serve --help'"}

@@ -16,7 +16,7 @@ type Record struct {
 	ID           string    `json:"id"`
 	Time         time.Time `json:"time"`
 	Model        string    `json:"model"`
-	Conversation string    `json:"conversation,omitempty"` // start of the epoch's key
+	Conversation string    `json:"conversation,omitempty"` // see prefix.Name
 	Epoch        string    `json:"epoch,omitempty"`        // why a new epoch was started, at the turn that did
 	Mode         string    `json:"mode"`                   // owned, passthrough, observe or refused
 	Reason       string    `json:"reason,omitempty"`       // why a request was passed through, or what is doubtful about its mode

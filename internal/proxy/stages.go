@@ -29,25 +29,29 @@ type StageConfig struct {
 	// Observe runs the stages in shadow: the wire carries the client's bytes.
 	Observe bool
 
-	Catalog  *catalog.Catalog // tools of the server; nil for none
-	Pins     []string         // names always in the front block
-	TopK     int              // most tools that one turn, or one search of the model, adds
-	Rounds   int              // searches of the model answered within one request; 0 for none
-	Tokens   int              // schema tokens of the front block and of what one turn adds, together
-	MaxLate  int              // schema tokens of all late blocks of a conversation, before a new epoch
-	World    grammar.World
-	Budget   tokenbudget.Config
-	Counter  *tokenizer.Tokenizer // counts tokens; exact when it is the engine's vocabulary
-	Ledger   int                  // bytes of the conversation ledger
-	Sessions int                  // decision records kept for /sidecar/v1/sessions
-	Family   string               // wire format by name; "auto" or "" asks the engine
+	Catalog *catalog.Catalog // tools of the server; nil for none
+	Pins    []string         // names always in the front block
+	TopK    int              // most tools that one turn, or one search of the model, adds
+	Rounds  int              // searches of the model answered within one request; 0 for none
+	Tokens  int              // schema tokens of the front block and of what one turn adds, together
+	MaxLate int              // schema tokens of all late blocks of a conversation, before a new epoch
+	World   grammar.World
+	Budget  tokenbudget.Config
+	Counter *tokenizer.Tokenizer // counts tokens; exact when it is the engine's vocabulary
+	Ledger  store.Ledger         // of conversations; nil for one in memory. The caller closes it
+	// Secret keys the names in Ledger, so that it must be the same as long as that
+	// lives; nil for a random one.
+	Secret      []byte
+	LedgerBytes int    // of the ledger in memory, without Ledger
+	Sessions    int    // decision records kept for /sidecar/v1/sessions
+	Family      string // wire format by name; "auto" or "" asks the engine
 }
 
 func (c *StageConfig) setDefaults() {
 	for _, d := range []struct {
 		n   *int
 		def int
-	}{{&c.TopK, DefaultTopK}, {&c.Tokens, DefaultTokens}, {&c.MaxLate, DefaultMaxLate}, {&c.Ledger, DefaultLedger}, {&c.Sessions, DefaultSessions}} {
+	}{{&c.TopK, DefaultTopK}, {&c.Tokens, DefaultTokens}, {&c.MaxLate, DefaultMaxLate}, {&c.LedgerBytes, DefaultLedger}, {&c.Sessions, DefaultSessions}} {
 		if *d.n == 0 {
 			*d.n = d.def
 		}
@@ -76,7 +80,6 @@ type stages struct {
 	records *records
 	metrics *stageMetrics
 	prompts prompts // observe only
-	secret  []byte
 }
 
 func newStages(base context.Context, p *Proxy) (*stages, error) {
@@ -85,15 +88,20 @@ func newStages(base context.Context, p *Proxy) (*stages, error) {
 		return nil, errors.New("the stages need a tokenizer to count with")
 	}
 	cfg.setDefaults()
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return nil, err
+	if cfg.Secret == nil {
+		cfg.Secret = make([]byte, 32)
+		if _, err := rand.Read(cfg.Secret); err != nil {
+			return nil, err
+		}
 	}
-	s := &stages{cfg: cfg, secret: secret, records: newRecords(cfg.Sessions), tools: catalog.NewCache(0)}
+	if cfg.Ledger == nil {
+		cfg.Ledger = store.NewMemory(cfg.LedgerBytes)
+	}
+	s := &stages{cfg: cfg, records: newRecords(cfg.Sessions), tools: catalog.NewCache(0)}
 	s.metrics = newStageMetrics(p.metrics.registry)
 	s.ledger = forgetful{}
 	if cfg.Prefix {
-		s.ledger = store.NewMemory(cfg.Ledger)
+		s.ledger = cfg.Ledger
 	}
 	if cfg.Catalog != nil {
 		s.allTokens(cfg.Catalog) // counted once here, not by the first request
@@ -217,7 +225,7 @@ func (s *stages) merged(tools []byte) (*catalog.Catalog, error) {
 // converse looks the conversation up and starts a new epoch when a tool that
 // stands in its prompt means something else now.
 func (s *stages) converse(t *turn, req *Request) {
-	scope := prefix.Scope{Secret: s.secret, Tenant: tenant(req), Fingerprint: strings.Join([]string{t.model, t.info.Family.Name, t.info.Version}, "\x00")}
+	scope := prefix.Scope{Secret: s.cfg.Secret, Tenant: tenant(req), Fingerprint: strings.Join([]string{t.model, t.info.Family.Name, t.info.Version}, "\x00")}
 	id := t.set.Key()
 	t.conv = prefix.Open(s.ledger, scope, hex.EncodeToString(id[:]), t.messages)
 	for _, shown := range t.conv.Shown() {
@@ -234,8 +242,7 @@ func (s *stages) converse(t *turn, req *Request) {
 		t.conv.Renew(scope, hex.EncodeToString(sum[:]))
 		t.record.Epoch = fmt.Sprintf("the late tools went beyond %d tokens", s.cfg.MaxLate)
 	}
-	root := t.conv.Root()
-	t.record.Conversation = hex.EncodeToString(root[:6])
+	t.record.Conversation = t.conv.Name().String()
 	for i := range t.conv.Len() {
 		if t.conv.Decided(i) {
 			t.record.Recognised++
