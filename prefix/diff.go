@@ -478,3 +478,30 @@ func lineAround(text string, n int) (start, end int) {
 	}
 	return start, end
 }
+
+// Alike counts the messages that stand at the same place in both requests.
+func (r *Request) Alike(o *Request) int {
+	n := 0
+	for i := range min(len(r.Messages), len(o.Messages)) {
+		if sameMessage(&r.Messages[i], &o.Messages[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// Size is the memory of a request in bytes, for those who bound it.
+func (r *Request) Size() int {
+	n := 0
+	for i := range r.Messages {
+		m := &r.Messages[i]
+		n += 160 + len(m.Text) + len(m.Reasoning) + len(m.Opaque)
+		for _, c := range m.Calls {
+			n += 64 + len(c.ID) + len(c.Name) + len(c.Arguments)
+		}
+	}
+	for _, t := range r.Tools {
+		n += 24 + len(t)
+	}
+	return n
+}

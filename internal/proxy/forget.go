@@ -43,7 +43,7 @@ func (p *Proxy) serveForget(x *exchange) {
 		return
 	}
 	records := s.records.forget(conversation)
-	prompts := false
+	prompts := s.history.forget(conversation)
 	if entries == 0 && records == 0 && !prompts {
 		x.fail("", unknownSession(id))
 		return

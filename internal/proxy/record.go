@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/toolsidecar/sidecar/models/cost"
 )
 
 // Record is what was decided about one chat request, and what came of it. It is
@@ -53,6 +55,8 @@ type Record struct {
 	Calls    []string  `json:"calls,omitempty"`
 	Finish   []string  `json:"finish,omitempty"`
 	Error    string    `json:"error,omitempty"`
+
+	Autopsy *Autopsy `json:"autopsy,omitempty"` // of the cache, where there was a turn before
 
 	Timing []StageTime `json:"timing,omitempty"`
 	// FirstByte and Total are milliseconds from the request's arrival to the
@@ -123,7 +127,9 @@ type Report struct {
 	// PrefixBreaks counts, by what stands at the first difference, the turns
 	// whose prompt as the client sent it does not begin with the turn before.
 	PrefixBreaks map[string]int `json:"prefix_breaks"`
-	PrefixLost   int            `json:"prefix_lost_tokens"` // tokens of the turn before behind that point
+	PrefixLost   int            `json:"prefix_lost_tokens"` // tokens of both behind that point
+
+	Autopsy AutopsyReport `json:"autopsy"`
 }
 
 // maxReasons bounds the distinct reasons that a report counts one by one.
@@ -131,6 +137,9 @@ const maxReasons = 64
 
 // records keeps the last records and their sum.
 type records struct {
+	cost    *cost.Calculator // see StageConfig
+	gpuHour float64
+
 	// mu guards the fields below.
 	mu   sync.Mutex
 	ring []Record
@@ -189,6 +198,9 @@ func (r *records) add(rec Record) {
 	if rec.Epoch != "" {
 		s.Epochs++
 	}
+	if rec.Autopsy != nil {
+		s.Autopsy.add(rec.Autopsy, &rec)
+	}
 	if rec.Fallback != "" {
 		tally(s.Fallbacks, rec.Fallback)
 	}
@@ -217,6 +229,7 @@ func (r *records) report() Report {
 	defer r.mu.Unlock()
 	s := r.sum
 	s.PassReasons, s.Fallbacks, s.PrefixBreaks = maps.Clone(s.PassReasons), maps.Clone(s.Fallbacks), maps.Clone(s.PrefixBreaks)
+	s.Autopsy = s.Autopsy.finished(r.cost, r.gpuHour)
 	return s
 }
 

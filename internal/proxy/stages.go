@@ -16,6 +16,7 @@ import (
 	"github.com/toolsidecar/sidecar/internal/engine"
 	"github.com/toolsidecar/sidecar/internal/openai"
 	"github.com/toolsidecar/sidecar/internal/store"
+	"github.com/toolsidecar/sidecar/models/cost"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/prefix"
 	"github.com/toolsidecar/sidecar/tokenbudget"
@@ -42,9 +43,11 @@ type StageConfig struct {
 	// Secret keys the names in Ledger, so that it must be the same as long as that
 	// lives; nil for a random one.
 	Secret      []byte
-	LedgerBytes int    // of the ledger in memory, without Ledger
-	Sessions    int    // decision records kept for /sidecar/v1/sessions
-	Family      string // wire format by name; "auto" or "" asks the engine
+	LedgerBytes int              // of the ledger in memory, without Ledger
+	Sessions    int              // decision records kept for /sidecar/v1/sessions
+	Cost        *cost.Calculator // prices lost prefill in the report; nil for no price
+	GPUHour     float64          // price of a GPU-hour in the operator's currency; 0 for none
+	Family      string           // wire format by name; "auto" or "" asks the engine
 }
 
 func (c *StageConfig) setDefaults() {
@@ -79,7 +82,7 @@ type stages struct {
 	tools   *catalog.Cache
 	records *records
 	metrics *stageMetrics
-	prompts prompts // observe only
+	history history // of requests, for the autopsy
 }
 
 func newStages(base context.Context, p *Proxy) (*stages, error) {
@@ -98,6 +101,7 @@ func newStages(base context.Context, p *Proxy) (*stages, error) {
 		cfg.Ledger = store.NewMemory(cfg.LedgerBytes)
 	}
 	s := &stages{cfg: cfg, records: newRecords(cfg.Sessions), tools: catalog.NewCache(0)}
+	s.records.cost, s.records.gpuHour = cfg.Cost, cfg.GPUHour
 	s.metrics = newStageMetrics(p.metrics.registry)
 	s.ledger = forgetful{}
 	if cfg.Prefix {

@@ -61,6 +61,7 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 	default:
 		rec.Stream = t.stream
 		s.run(x, t)
+		s.dissect(x, t)
 	}
 }
 
