@@ -37,9 +37,7 @@ func Open(l Ledger, scope Scope, toolset string, msgs []Message) *Conversation {
 	if c.first < 0 {
 		c.first = len(msgs)
 	}
-	if n := min(c.first, len(msgs)-1); n >= 0 {
-		copy(c.name[:], c.plain[n][:])
-	}
+	c.name = scope.name(c.meanings[:min(c.first+1, len(msgs))])
 	own := chain(c.root, c.meanings)
 	for i := len(msgs) - 1; i >= 0; i-- {
 		if msgs[i].Role != "assistant" {

@@ -71,8 +71,12 @@ func TestCompare(t *testing.T) {
 		{"more words", inSystem("You are an agent.", "You are an agent of Acme."), "system text client /messages/0/content"},
 
 		{"order of tools", func(r *Request) { slices.Reverse(r.Tools) }, "reordered tools tools /tools/0"},
-		{"a tool more, in front", func(r *Request) { r.Tools = slices.Insert(r.Tools, 0, json.RawMessage(`{"type":"function","function":{"name":"new"}}`)) }, "added tool tools /tools/0"},
-		{"a tool more, at the end", func(r *Request) { r.Tools = append(r.Tools, json.RawMessage(`{"type":"function","function":{"name":"new"}}`)) }, "added tool tools /tools/3"},
+		{"a tool more, in front", func(r *Request) {
+			r.Tools = slices.Insert(r.Tools, 0, json.RawMessage(`{"type":"function","function":{"name":"new"}}`))
+		}, "added tool tools /tools/0"},
+		{"a tool more, at the end", func(r *Request) {
+			r.Tools = append(r.Tools, json.RawMessage(`{"type":"function","function":{"name":"new"}}`))
+		}, "added tool tools /tools/3"},
 		{"a tool less", func(r *Request) { r.Tools = slices.Delete(r.Tools, 1, 2) }, "removed tool tools /tools/1"},
 		{"the last tool less", func(r *Request) { r.Tools = r.Tools[:2] }, "removed tool tools /tools/2"},
 		{"no tools", func(r *Request) { r.Tools = nil }, "removed tool tools /tools/0"},
@@ -87,7 +91,9 @@ func TestCompare(t *testing.T) {
 		{"reasoning dropped", func(r *Request) { r.Messages[7].Reasoning = "" }, "stripped reasoning client /messages/7/reasoning_content"},
 		{"results turned round", func(r *Request) { r.Messages[3], r.Messages[4] = r.Messages[4], r.Messages[3] }, "reordered results client /messages/3"},
 		{"an edit", func(r *Request) { r.Messages[1].Text = "Look up all orders." }, "edited message client /messages/1/content"},
-		{"a new user message", func(r *Request) { r.Messages = append(r.Messages, Message{Role: "assistant", Text: "Nine."}, Message{Role: "user", Text: "Thanks."}) }, "stripped reasoning template /messages/7/reasoning_content"},
+		{"a new user message", func(r *Request) {
+			r.Messages = append(r.Messages, Message{Role: "assistant", Text: "Nine."}, Message{Role: "user", Text: "Thanks."})
+		}, "stripped reasoning template /messages/7/reasoning_content"},
 		{"the oldest turns left out", func(r *Request) { r.Messages = slices.Delete(r.Messages, 1, 6) }, "dropped messages client /messages/1"},
 		{"a summary", func(r *Request) {
 			r.Messages = []Message{r.Messages[0], {Role: "user", Text: "So far: two orders."}, {Role: "assistant", Text: "Yes."}}

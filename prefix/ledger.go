@@ -15,8 +15,8 @@ type Ledger interface {
 }
 
 // Name identifies a conversation to people, and to whoever deletes it: the start
-// of the key behind its first user message, made without regard to tools, so that
-// it stays the same when tools change and a new epoch begins. Conversations of one
+// of a key behind its first user message, made without regard to tools, model and
+// engine, so that it stays the same when these change and a new epoch begins. Conversations of one
 // tenant that begin with the same words share it. The zero Name is that of what
 // belongs to no single conversation, such as a front block.
 type Name [8]byte
@@ -28,6 +28,18 @@ func (n Name) String() string { return hex.EncodeToString(n[:]) }
 func ParseName(s string) (n Name, ok bool) {
 	b, err := hex.DecodeString(s)
 	return Name(append(b, n[:]...)[:len(n)]), err == nil && len(b) == len(n)
+}
+
+// name is that of a conversation whose messages up to the first of a user have
+// these meanings.
+func (s Scope) name(meanings []Key) (n Name) {
+	if len(meanings) == 0 {
+		return n
+	}
+	s.Fingerprint = "" // the same for every model and engine
+	keys := chain(s.root("name", ""), meanings)
+	copy(n[:], keys[len(keys)-1][:])
+	return n
 }
 
 // Entry is what was decided at one message.

@@ -28,6 +28,8 @@ type serveConfig struct {
 	Tokenizer    string
 	World        string
 	Ledger       ledgerConfig
+	Model, GPU   string // cards of the report's estimate
+	Volatile     volatileConfig
 	Proxy        proxy.Config
 }
 
@@ -82,6 +84,11 @@ func serveOptions(c *serveConfig) []*option {
 		text("ledger-key", &c.Ledger.Key, "", "`KEY` that encrypts a ledger in files, 16 bytes or more; better given as SIDECAR_LEDGER_KEY"),
 		text("ledger-key-file", &c.Ledger.KeyFile, "", "`FILE` that holds the key; without a key it is DIR.key, made if it is not there"),
 		number("sessions", &st.Sessions, proxy.DefaultSessions, 1, 1<<16, "decision records kept for /sidecar/v1/sessions"),
+		text("volatile", &c.Volatile.Action, "off", "lines of the system text that change from turn to turn (dates, hashes, counters): move puts them at the end of the last user message, strip leaves them out, off lets them be"),
+		text("volatile-rules", &c.Volatile.File, "", "YAML `FILE` of rules for such lines, in the place of the built-in ones"),
+		text("model", &c.Model, "", "`CARD` of the model that lost prefill is priced on in the report, as in Qwen/Qwen3-8B"),
+		text("gpu", &c.GPU, "H100-SXM-80GB", "`CARD` of its GPU"),
+		float("gpu-hour", &st.GPUHour, 0, 0, 1e6, "price of a GPU-hour, in any currency"),
 		text("tokenizer", &c.Tokenizer, "", "vocabulary `FILE` (tokenizer.json or *.tiktoken); without it Qwen3's, whose counts are estimates for other models"),
 		choice("family", &st.Family, "auto", []string{"auto", "hermes", "chatml"}, "the model's way to write turns and calls"),
 	}
@@ -164,6 +171,19 @@ func number(name string, dst *int, def, least, most int, usage string) *option {
 			return fmt.Errorf("%q is not a whole number from %d to %d", v[0], least, most)
 		}
 		*dst = n
+		return nil
+	}}
+}
+
+func float(name string, dst *float64, def, least, most float64, usage string) *option {
+	*dst = def
+	show := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+	return &option{name: name, usage: usage, kind: "n", tags: []string{"!!int", "!!float"}, def: show(def), set: func(v []string) error {
+		f, err := strconv.ParseFloat(v[0], 64)
+		if err != nil || !(f >= least && f <= most) {
+			return fmt.Errorf("%q is not a number from %s to %s", v[0], show(least), show(most))
+		}
+		*dst = f
 		return nil
 	}}
 }

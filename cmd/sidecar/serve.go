@@ -135,6 +135,15 @@ func loadStages(ctx context.Context, cfg *serveConfig, stderr io.Writer) error {
 		}
 		st.Counter = t
 	}
+	var err error
+	if cfg.Model != "" {
+		if st.Cost, err = calculator("--model", cfg.Model, "--gpu", cfg.GPU); err != nil {
+			return err
+		}
+	}
+	if st.Volatile, err = loadVolatile(&cfg.Volatile); err != nil {
+		return err
+	}
 	if cfg.World == "open" {
 		st.World = grammar.Open
 	}

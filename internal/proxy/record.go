@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/toolsidecar/sidecar/models/cost"
+	"github.com/toolsidecar/sidecar/prefix"
 )
 
 // Record is what was decided about one chat request, and what came of it. It is
@@ -55,6 +56,8 @@ type Record struct {
 	Calls    []string  `json:"calls,omitempty"`
 	Finish   []string  `json:"finish,omitempty"`
 	Error    string    `json:"error,omitempty"`
+
+	Volatile []prefix.VolatileLine `json:"volatile,omitempty"` // lines taken out of the system text
 
 	Autopsy *Autopsy `json:"autopsy,omitempty"` // of the cache, where there was a turn before
 

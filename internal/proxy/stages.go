@@ -43,11 +43,14 @@ type StageConfig struct {
 	// Secret keys the names in Ledger, so that it must be the same as long as that
 	// lives; nil for a random one.
 	Secret      []byte
-	LedgerBytes int              // of the ledger in memory, without Ledger
-	Sessions    int              // decision records kept for /sidecar/v1/sessions
-	Cost        *cost.Calculator // prices lost prefill in the report; nil for no price
-	GPUHour     float64          // price of a GPU-hour in the operator's currency; 0 for none
-	Family      string           // wire format by name; "auto" or "" asks the engine
+	LedgerBytes int // of the ledger in memory, without Ledger
+	Sessions    int // decision records kept for /sidecar/v1/sessions
+	// Volatile are rules for lines of the system text that change from turn to
+	// turn; nil leaves all where they are. Not applied when observing.
+	Volatile prefix.VolatileRules
+	Cost     *cost.Calculator // prices lost prefill in the report; nil for no price
+	GPUHour  float64          // price of a GPU-hour in the operator's currency; 0 for none
+	Family   string           // wire format by name; "auto" or "" asks the engine
 }
 
 func (c *StageConfig) setDefaults() {
@@ -124,7 +127,7 @@ func (forgetful) Put(prefix.Key, *prefix.Entry) {}
 
 // enabled says whether any stage would look at a chat request.
 func (c *StageConfig) enabled() bool {
-	return c.Retrieval || c.Prefix || c.Grammar || c.TokenBudget || c.Observe
+	return c.Retrieval || c.Prefix || c.Grammar || c.TokenBudget || c.Observe || len(c.Volatile) > 0
 }
 
 // turn is one chat request on its way through the stages.
