@@ -251,13 +251,13 @@ func (c *comparison) message(d *Diff, i int) {
 	d.Path = fmt.Sprintf("/messages/%d", i)
 	if k, ok := c.moved(i); ok {
 		d.Kind = k
-		d.Before, d.After = excerpt(a.show(), 0), excerpt(b.show(), 0)
+		d.Before, d.After = excerpt(a.Said(), 0), excerpt(b.Said(), 0)
 		return
 	}
 	switch {
 	case a.Role != b.Role || a.Opaque != nil || b.Opaque != nil:
 		d.Kind = EditedMessage
-		d.Before, d.After = excerpt(a.show(), 0), excerpt(b.show(), 0)
+		d.Before, d.After = excerpt(a.Said(), 0), excerpt(b.Said(), 0)
 	case a.Role == "assistant" && (b.Reasoning == "" && a.Reasoning != "" || a.Text != b.Text) && strings.TrimSpace(withoutReasoning(c.family, *a).Text) == strings.TrimSpace(b.Text) && reasoningOf(c.family, *a) != b.Reasoning && b.Reasoning == "":
 		d.Kind, d.Path = Stripped, d.Path+"/reasoning_content"
 		d.Before = excerpt(reasoningOf(c.family, *a), 0)
@@ -276,13 +276,18 @@ func (c *comparison) message(d *Diff, i int) {
 	}
 }
 
-// show is a message for people.
-func (m *Message) show() string {
+// Said is a message in one text, for people and to know it again.
+func (m *Message) Said() string {
 	switch {
 	case m.Opaque != nil:
 		return string(m.Opaque)
 	case m.Text == "" && len(m.Calls) > 0:
-		return m.Role + ": " + m.Calls[0].Name + "(" + m.Calls[0].Arguments + ")"
+		var b strings.Builder
+		b.WriteString(m.Role + ":")
+		for _, c := range m.Calls {
+			b.WriteString(" " + c.Name + "(" + c.Arguments + ")")
+		}
+		return b.String()
 	}
 	return m.Role + ": " + m.Text
 }

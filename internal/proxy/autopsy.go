@@ -23,15 +23,18 @@ type Autopsy struct {
 	Before string `json:"before_id"` // id of the request before
 	prefix.Diff
 	// Expected are the tokens that the engine would have found cached if this
-	// prompt had begun with the one before, in whole blocks; Reported are those
-	// that it found, -1 when it does not tell.
+	// prompt had begun with the one before, in whole blocks; Shared those that
+	// both in fact begin with. Reported are those that it found, -1 when it does
+	// not tell; they may be more than Shared by the reply, which it has cached too.
 	Expected int `json:"expected_cached_tokens"`
+	Shared   int `json:"shared_cached_tokens"`
 	Reported int `json:"reported_cached_tokens"`
 	// Lost is what was computed anew and need not have been: Expected less
 	// Reported when that is more than a block, or what the prompts tell when the
 	// engine does not.
 	Lost    int     `json:"lost_tokens"`
 	seconds float64 // of prefill for Lost
+	block   int     // of the engine
 }
 
 // sent is a request that a later one may continue.
@@ -41,21 +44,25 @@ type sent struct {
 	request      *prefix.Request
 	reported     *Reported
 	bytes        int
+	link         historyKey // of its last assistant message; zero without one
 }
 
 // history remembers the last requests of conversations, as their clients sent
 // them. A conversation is known by its first user message, so that a change above
 // it (a date in the system text, another order of tools) is still seen as the same
-// conversation; several branches of it are kept, such as those of parallel agents.
+// conversation; where that message is gone, as after compaction, by the last
+// assistant message that it shares with an earlier request. Several branches of a
+// conversation are kept, such as those of parallel agents.
 type history struct {
 	// mu guards the fields below.
 	mu       sync.Mutex
 	branches map[historyKey][]*sent // newest last
+	links    map[historyKey]historyKey
 	keys     []historyKey           // used longest ago first
 	bytes    int
 }
 
-// historyKey is an HMAC over tenant and first user message.
+// historyKey is an HMAC over tenant and a message.
 type historyKey [sha256.Size]byte
 
 // Bounds of a history: a window of 128k tokens is about 600 kB.
@@ -63,7 +70,24 @@ const (
 	maxHistory      = 1024
 	maxHistoryBytes = 64 << 20
 	maxBranches     = 4
+	maxLinks        = 8 // assistant messages that are asked for an earlier request
 )
+
+// known is the key of the conversation that one of the links leads to, or key
+// itself when that is known or nothing is.
+func (h *history) known(key historyKey, links []historyKey) historyKey {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.branches[key] != nil {
+		return key
+	}
+	for _, l := range links {
+		if k, ok := h.links[l]; ok {
+			return k
+		}
+	}
+	return key
+}
 
 // before is the request that r continues most likely: the one with most messages
 // at the same place, the newest of several. nil when there is none.
@@ -85,7 +109,7 @@ func (h *history) keep(key historyKey, before, now *sent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.branches == nil {
-		h.branches = map[historyKey][]*sent{}
+		h.branches, h.links = map[historyKey][]*sent{}, map[historyKey]historyKey{}
 	}
 	list := h.branches[key]
 	if list != nil {
@@ -94,24 +118,33 @@ func (h *history) keep(key historyKey, before, now *sent) {
 	}
 	h.keys = append(h.keys, key)
 	if i := slices.Index(list, before); i >= 0 && before.request.Alike(now.request) == min(len(before.request.Messages), len(now.request.Messages)) {
-		h.bytes -= list[i].bytes
+		h.unlink(list[i])
 		list = slices.Delete(list, i, i+1)
 	}
 	for len(list) >= maxBranches {
-		h.bytes -= list[0].bytes
+		h.unlink(list[0])
 		list = slices.Delete(list, 0, 1)
 	}
 	h.branches[key] = append(list, now)
 	h.bytes += now.bytes
+	if now.link != (historyKey{}) {
+		h.links[now.link] = key
+	}
 	for h.bytes > maxHistoryBytes || len(h.keys) > maxHistory {
 		h.drop(h.keys[0])
 	}
 }
 
+// unlink takes a request out of the sums; the caller holds mu.
+func (h *history) unlink(s *sent) {
+	h.bytes -= s.bytes
+	delete(h.links, s.link)
+}
+
 // drop forgets a conversation; the caller holds mu.
 func (h *history) drop(key historyKey) {
 	for _, s := range h.branches[key] {
-		h.bytes -= s.bytes
+		h.unlink(s)
 	}
 	delete(h.branches, key)
 	h.keys = slices.DeleteFunc(h.keys, func(k historyKey) bool { return k == key })
@@ -150,10 +183,22 @@ func (s *stages) open(id, tenant string, r *prefix.Request) *dissection {
 	if d.now.bytes > maxHistoryBytes {
 		return nil
 	}
-	mac := hmac.New(sha256.New, s.cfg.Secret)
-	mac.Write([]byte(tenant + "\x00" + r.Messages[i].Text))
-	copy(d.key[:], mac.Sum(nil))
-	if slices.ContainsFunc(r.Messages, func(m prefix.Message) bool { return m.Role == "assistant" }) {
+	key := func(kind, said string) (k historyKey) {
+		mac := hmac.New(sha256.New, s.cfg.Secret)
+		mac.Write([]byte(kind + "\x00" + tenant + "\x00" + said))
+		mac.Sum(k[:0])
+		return k
+	}
+	var links []historyKey // the newest first
+	for i := len(r.Messages) - 1; i >= 0 && len(links) < maxLinks; i-- {
+		if m := &r.Messages[i]; m.Role == "assistant" {
+			links = append(links, key("assistant", m.Said()))
+		}
+	}
+	d.key = key("user", r.Messages[i].Text)
+	if len(links) > 0 {
+		d.now.link = links[0]
+		d.key = s.history.known(d.key, links)
 		d.before = s.history.before(d.key, r)
 	}
 	return d
@@ -178,7 +223,7 @@ func (s *stages) conclude(d *dissection, rec *Record, info *engine.Info) {
 		return
 	}
 	block := info.BlockSize
-	a := &Autopsy{Before: d.before.id, Reported: -1}
+	a := &Autopsy{Before: d.before.id, Reported: -1, block: block}
 	prompt := 0
 	if rec.Reported != nil {
 		a.Reported, prompt = rec.Reported.Cached, rec.Reported.Prompt
@@ -202,6 +247,14 @@ func (s *stages) conclude(d *dissection, rec *Record, info *engine.Info) {
 		s.records.broken(where(&a.Diff, d.now.request), a.Diff.LostTokens)
 	}
 	a.Lost = a.Diff.LostTokens
+	a.Shared = a.Expected
+	if a.Relation == prefix.Breaks {
+		a.Shared = a.Token
+		if !info.TokenizerExact && prompt > 0 { // our count of the same text is another
+			a.Shared = int(float64(a.Token) * float64(prompt) / float64(max(a.AfterTokens, 1)))
+		}
+		a.Shared = min(wholeBlocks(a.Shared, block), a.Expected)
+	}
 	if measured {
 		a.Lost = 0
 		if lost := a.Expected - a.Reported; lost > max(block, 1) {
@@ -258,7 +311,7 @@ func (s *stages) prefillSeconds(prompt, cached, lost int) float64 {
 type AutopsyReport struct {
 	Turns    int `json:"turns"`                  // with a turn before them
 	Measured int `json:"measured_turns"`         // of which the engine told what it found
-	Near     int `json:"turns_within_one_block"` // of these, found as much as the prompts share, or more, but for a block
+	Near     int `json:"turns_within_one_block"` // of these, it found what the prompts share, or more, but for a block
 	Prompt   int `json:"prompt_tokens"`          // of the measured turns
 	Expected int `json:"expected_cached_tokens"`
 	Cached   int `json:"cached_tokens"`
@@ -310,7 +363,7 @@ func (r *AutopsyReport) add(a *Autopsy, rec *Record) {
 		r.Cached += a.Reported
 		r.Prefill += rec.Reported.Prompt - a.Reported
 		r.Expected += a.Expected
-		if a.Relation == prefix.Breaks || a.Lost == 0 {
+		if a.Reported >= a.Shared-max(a.block, 1) {
 			r.Near++
 		}
 	}
