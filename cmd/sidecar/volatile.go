@@ -73,10 +73,13 @@ func readVolatile(path string, action prefix.VolatileAction) (prefix.VolatileRul
 		return nil, err
 	}
 	var file struct{ Rules []volatileRule }
-	if err := strictYAML(raw, &file); err != nil {
-		if strictYAML(raw, &file.Rules) != nil {
-			return nil, err
-		}
+	var into any = &file
+	var doc yaml.Node
+	if yaml.Unmarshal(raw, &doc) == nil && len(doc.Content) > 0 && doc.Content[0].Kind == yaml.SequenceNode {
+		into = &file.Rules
+	}
+	if err := strictYAML(raw, into); err != nil {
+		return nil, err
 	}
 	if len(file.Rules) == 0 {
 		return nil, errors.New("it has no rules")
