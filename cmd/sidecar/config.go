@@ -84,6 +84,7 @@ func serveOptions(c *serveConfig) []*option {
 		text("ledger-key", &c.Ledger.Key, "", "`KEY` that encrypts a ledger in files, 16 bytes or more; better given as SIDECAR_LEDGER_KEY"),
 		text("ledger-key-file", &c.Ledger.KeyFile, "", "`FILE` that holds the key; without a key it is DIR.key, made if it is not there"),
 		number("sessions", &st.Sessions, proxy.DefaultSessions, 1, 1<<16, "decision records kept for /sidecar/v1/sessions"),
+		toggle("cache-salt", &st.CacheSalt, false, "part the engine's prefix cache by the clients' keys, so that none can find out by timing what another sent"),
 		text("volatile", &c.Volatile.Action, "off", "lines of the system text that change from turn to turn (dates, hashes, counters): move puts them at the end of the last user message, strip leaves them out, off lets them be"),
 		text("volatile-rules", &c.Volatile.File, "", "YAML `FILE` of rules for such lines, in the place of the built-in ones"),
 		text("model", &c.Model, "", "`CARD` of the model that lost prefill is priced on in the report, as in Qwen/Qwen3-8B"),

@@ -58,7 +58,7 @@ type history struct {
 	mu       sync.Mutex
 	branches map[historyKey][]*sent // newest last
 	links    map[historyKey]historyKey
-	keys     []historyKey           // used longest ago first
+	keys     []historyKey // used longest ago first
 	bytes    int
 }
 

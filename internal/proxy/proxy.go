@@ -278,6 +278,16 @@ func (p *Proxy) logFault(fault any) {
 	fmt.Fprintf(p.cfg.ErrorLog, "fault while serving a request: %v\n%s", fault, debug.Stack())
 }
 
+// logLine writes a line for the operator.
+func (p *Proxy) logLine(line string) {
+	if p.cfg.ErrorLog == nil {
+		return
+	}
+	p.logMu.Lock()
+	defer p.logMu.Unlock()
+	fmt.Fprintf(p.cfg.ErrorLog, "sidecar: %s\n", line)
+}
+
 func routeList() string {
 	var names []string
 	for _, r := range routes {

@@ -48,9 +48,12 @@ type StageConfig struct {
 	// Volatile are rules for lines of the system text that change from turn to
 	// turn; nil leaves all where they are. Not applied when observing.
 	Volatile prefix.VolatileRules
-	Cost     *cost.Calculator // prices lost prefill in the report; nil for no price
-	GPUHour  float64          // price of a GPU-hour in the operator's currency; 0 for none
-	Family   string           // wire format by name; "auto" or "" asks the engine
+	// CacheSalt parts the engine's prefix cache by tenant, with a salt of ours in
+	// each request. Not applied when observing.
+	CacheSalt bool
+	Cost      *cost.Calculator // prices lost prefill in the report; nil for no price
+	GPUHour   float64          // price of a GPU-hour in the operator's currency; 0 for none
+	Family    string           // wire format by name; "auto" or "" asks the engine
 }
 
 func (c *StageConfig) setDefaults() {
@@ -86,6 +89,7 @@ type stages struct {
 	records *records
 	metrics *stageMetrics
 	history history // of requests, for the autopsy
+	tenants tenants // seen without a salt
 }
 
 func newStages(base context.Context, p *Proxy) (*stages, error) {
@@ -127,7 +131,7 @@ func (forgetful) Put(prefix.Key, *prefix.Entry) {}
 
 // enabled says whether any stage would look at a chat request.
 func (c *StageConfig) enabled() bool {
-	return c.Retrieval || c.Prefix || c.Grammar || c.TokenBudget || c.Observe || len(c.Volatile) > 0
+	return c.Retrieval || c.Prefix || c.Grammar || c.TokenBudget || c.Observe || len(c.Volatile) > 0 || c.CacheSalt
 }
 
 // turn is one chat request on its way through the stages.

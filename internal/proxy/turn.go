@@ -45,7 +45,8 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 		x.p.forward(x, true)
 		return
 	}
-	o = s.volatile(x, o, rec)
+	s.salt(x, o)
+	s.volatile(x, o, rec)
 	t, err := s.planned(x, o, rec)
 	var u *unstaged
 	var e *openai.Error

@@ -10,29 +10,27 @@ import (
 )
 
 // volatile takes the volatile lines out of the system text of a request, before
-// anything else looks at it, and notes each in the record. It returns the request
-// as it is when no rule applies, when it can't be read, and after a fault of its
-// own.
-func (s *stages) volatile(x *exchange, o *openai.Object, rec *Record) (settled *openai.Object) {
+// anything else looks at it, and notes each in the record. A request that can't be
+// read stays as it is, as it does after a fault of the stage's own.
+func (s *stages) volatile(x *exchange, o *openai.Object, rec *Record) {
 	if len(s.cfg.Volatile) == 0 {
-		return o
+		return
 	}
 	defer func() {
 		if fault := recover(); fault != nil {
 			x.p.metrics.panics.Inc()
 			x.p.logFault(fault)
-			settled = o
 		}
 	}()
 	c := &chat{object: o}
 	if c.readMessages(o) != nil {
-		return o // the stages or the engine say what is wrong
+		return // the stages or the engine say what is wrong
 	}
 	r := c.request()
 	scope := prefix.Scope{Secret: s.cfg.Secret, Tenant: tenant(x.req), Fingerprint: text(o, "model")}
 	done := s.cfg.Volatile.Settle(s.cfg.Ledger, scope, r.Messages)
 	if len(done.Lines) == 0 && len(done.Tails) == 0 {
-		return o
+		return
 	}
 	messages := []byte{'['}
 	for i, raw := range c.raw {
@@ -47,21 +45,12 @@ func (s *stages) volatile(x *exchange, o *openai.Object, rec *Record) (settled *
 		}
 		messages = append(messages, raw.Raw...)
 	}
-	body, err := openai.Scan(slices.Clone(x.req.Body), openai.Limits{MaxDepth: x.p.cfg.MaxDepth})
-	if err != nil {
-		return o
-	}
-	body.Set("messages", append(messages, ']'))
-	raw := body.Bytes()
-	if body, err = openai.Scan(raw, openai.Limits{MaxDepth: x.p.cfg.MaxDepth}); err != nil {
-		return o
-	}
-	x.req.Body = raw
+	o.Set("messages", append(messages, ']'))
+	x.req.Body = o.Bytes()
 	for _, line := range done.Lines {
 		line.Line = cutText(line.Line, maxRecordText)
 		rec.Volatile = append(rec.Volatile, line)
 	}
-	return body
 }
 
 // withContent is a message with another content.
