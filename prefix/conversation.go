@@ -122,10 +122,11 @@ func (c *Conversation) Text(i int) string {
 func (c *Conversation) Replaced(i int) bool { return c.entries[i] != nil && c.entries[i].Replaced }
 
 // Reasoning is what the engine reported apart from the text of an assistant
-// message, as recorded; the client may have dropped it.
+// message, as recorded; the client may have dropped it, or may send what stands in
+// the recorded text.
 func (c *Conversation) Reasoning(i int) string {
-	if e := c.entries[i]; e != nil && e.Reasoning != "" {
-		return e.Reasoning
+	if c.Replaced(i) {
+		return c.entries[i].Reasoning
 	}
 	return c.messages[i].Reasoning
 }
@@ -152,18 +153,35 @@ func (c *Conversation) Decide(i int, text string, replaced bool, late ...*Block)
 	c.ledger.Put(c.keys[i], e)
 }
 
-// Reply records the finished assistant turn that answers the messages: said is
-// what the client was given, text what the engine generated, reasoning what it
-// reported apart from it. A turn that was cut is not recorded: it is an open
-// branch, and the client's own bytes stand for it.
-func (c *Conversation) Reply(said Message, text, reasoning string) {
+// Generated is what the engine made of an assistant turn.
+type Generated struct {
+	Text      string
+	Reasoning string  // what the engine reported apart from Text
+	Open      bool    // it was cut by length, or the client left
+	Prompt    *Prompt // what it was generated from; nil when that was no list of ids
+	Output    []int32 // the ids of reasoning and text, without the one that ended them; used with Prompt only
+}
+
+// Reply records the assistant turn that answers the messages; said is what the
+// client was given. A finished turn is not replaced by an open one.
+func (c *Conversation) Reply(said Message, g Generated) {
 	last := len(c.messages) - 1
 	k, plain := c.root, Key{}
 	if last >= 0 {
 		k, plain = c.keys[last], c.plain[last]
 	}
 	meaning := said.meaning(positions{})
-	c.ledger.Put(k.next(meaning), &Entry{Conversation: c.name, Text: text, Replaced: true, Reasoning: reasoning})
+	k = k.next(meaning)
+	if g.Open {
+		if e, ok := c.ledger.Get(k); ok && !e.Open {
+			return
+		}
+	}
+	e := &Entry{Conversation: c.name, Text: g.Text, Replaced: true, Reasoning: g.Reasoning, Open: g.Open}
+	if p := g.Prompt; p != nil && len(g.Output) > 0 {
+		e.Tokens = &Tokens{From: p.from, Sum: p.sum, Head: PackIDs(p.IDs[p.head:]), Output: PackIDs(g.Output)}
+	}
+	c.ledger.Put(k, e)
 	if last >= 0 {
 		root := c.root
 		c.ledger.Put(plain.next(meaning), &Entry{Conversation: c.name, Origin: &root})

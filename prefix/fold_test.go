@@ -48,7 +48,7 @@ func (k *talk) play(t interface{ Fatal(...any) }, tools string, msgs []Message, 
 	}
 	laid := dump(c.Layout(hermes(t)))
 	if raw != "" {
-		c.Reply(said, raw, said.Reasoning)
+		c.Reply(said, Generated{Text: raw, Reasoning: said.Reasoning})
 	}
 	return laid
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/internal/proxy"
 )
 
@@ -25,12 +26,19 @@ type serveConfig struct {
 	AccessLog    string
 	File         string
 	Catalogs     []string
+	PinFile      string
+	AllowTools   []string
+	DenyTools    []string
+	Refresh      time.Duration
 	Tokenizer    string
 	World        string
 	Ledger       ledgerConfig
 	Model, GPU   string // cards of the report's estimate
 	Volatile     volatileConfig
+	PromptLog    string
 	Proxy        proxy.Config
+
+	live *catalog.Live
 }
 
 // serveOptions is the one table of the options of `sidecar serve`. Each row is
@@ -70,7 +78,11 @@ func serveOptions(c *serveConfig) []*option {
 		toggle("prefix", &st.Prefix, true, "replay what was sent, so that the engine's prefix cache hits"),
 		toggle("grammar", &st.Grammar, true, "hold tool calls to their schemas"),
 		toggle("tokenbudget", &st.TokenBudget, true, "cut tool results to their allowance"),
-		list("catalog", &c.Catalogs, "tools of the server: demo, a `FILE` (JSON, JSONL) or a folder of them"),
+		list("catalog", &c.Catalogs, "tools of the server, as [name=]`SOURCE`: demo, a file (tools or OpenAPI, JSON or YAML), a folder of them, a URL (OpenAPI document or MCP server), stdio:COMMAND of an MCP server"),
+		text("catalog-pins", &c.PinFile, "", "`FILE` of approved tools: one that its source changes is held back until 'sidecar catalog approve'"),
+		span("catalog-refresh", &c.Refresh, 5*time.Minute, time.Second, 24*time.Hour, "between two looks at URLs and MCP servers that announce nothing"),
+		list("allow-tool", &c.AllowTools, "`PATTERN` of tool names (* and ?); with one, the server's other tools are not served"),
+		list("deny-tool", &c.DenyTools, "`PATTERN` of tool names of the server that are not served"),
 		list("pin", &st.Pins, "`NAME` of a tool that is always in front"),
 		number("top-k", &st.TopK, proxy.DefaultTopK, 1, 128, "most tools that one turn adds"),
 		number("search-rounds", &st.Rounds, proxy.DefaultRounds, 0, 16, "searches of the model (tool_search) answered within one request; 0 offers it none"),
@@ -91,6 +103,8 @@ func serveOptions(c *serveConfig) []*option {
 		text("gpu", &c.GPU, "H100-SXM-80GB", "`CARD` of its GPU"),
 		float("gpu-hour", &st.GPUHour, 0, 0, 1e6, "price of a GPU-hour, in any currency"),
 		text("tokenizer", &c.Tokenizer, "", "vocabulary `FILE` (tokenizer.json or *.tiktoken); without it Qwen3's, whose counts are estimates for other models"),
+		mode(&st.Mode),
+		text("log-prompts", &c.PromptLog, "off", "where each prompt goes as text, with all that the client wrote in it: off, stdout, stderr or a `FILE`"),
 		choice("family", &st.Family, "auto", []string{"auto", "hermes", "chatml"}, "the model's way to write turns and calls"),
 	}
 }
@@ -143,6 +157,20 @@ func choice(name string, dst *string, def string, of []string, usage string) *op
 		*dst = v[0]
 		return nil
 	}}
+}
+
+// mode is the option that says what the engine is given.
+func mode(dst *string) *option {
+	o := choice("mode", dst, proxy.ModeAuto, []string{proxy.ModeAuto, proxy.ModeTokenIn, proxy.ModeOwned},
+		"what the engine is given, token ids or messages of ours; auto takes ids where the engine does")
+	set := o.set
+	o.set = func(v []string) error {
+		if v[0] == "native" {
+			return errors.New(`"native", tools through the model's own template, is not built: use auto, token-in or owned`)
+		}
+		return set(v)
+	}
+	return o
 }
 
 func list(name string, dst *[]string, usage string) *option {

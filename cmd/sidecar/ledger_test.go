@@ -79,6 +79,12 @@ func (s *serving) turn(messages []json.RawMessage) (json.RawMessage, proxy.Recor
 // prompt in the cache. A deleted one does not come back, and a ledger that was
 // overwritten with rubbish costs the conversation's prefix and nothing else.
 func TestLedgerSurvives(t *testing.T) {
+	for _, mode := range []string{proxy.ModeTokenIn, proxy.ModeOwned} {
+		t.Run(mode, func(t *testing.T) { ledgerSurvives(t, mode) })
+	}
+}
+
+func ledgerSurvives(t *testing.T, mode string) {
 	engine, stopEngine, err := startSimulated(simengine.Config{PromptTokensDetails: true})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +95,7 @@ func TestLedgerSurvives(t *testing.T) {
 	if err := os.WriteFile(key, []byte("0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--engine", engine, "--catalog", "demo", "--ledger", "file:" + dir, "--ledger-key-file", key}
+	args := []string{"--engine", engine, "--catalog", "demo", "--ledger", "file:" + dir, "--ledger-key-file", key, "--mode", mode}
 	say := func(text string) json.RawMessage {
 		return marshal(t, map[string]string{"role": "user", "content": text})
 	}
@@ -97,7 +103,7 @@ func TestLedgerSurvives(t *testing.T) {
 	s := startServing(t, args...)
 	messages := []json.RawMessage{say("Give the customer of order ord_5512kk her money back, 49.90 euros.")}
 	said, first := s.turn(messages)
-	if first.Mode != "owned" || len(first.Added) == 0 {
+	if first.Mode != mode || len(first.Added) == 0 {
 		t.Fatalf("the first turn: mode %s, added %+v", first.Mode, first.Added)
 	}
 	s.kill()
@@ -115,8 +121,8 @@ func TestLedgerSurvives(t *testing.T) {
 	if second.Conversation != first.Conversation || second.Recognised < 2 || len(second.Added) != 0 {
 		t.Errorf("after the kill: conversation %s and %s, %d recognised, added %+v", first.Conversation, second.Conversation, second.Recognised, second.Added)
 	}
-	if second.Reported.Cached < second.ExpectedCached || second.ExpectedCached < first.Reported.Prompt/16*16 {
-		t.Errorf("after the kill: %d cached, %d expected, the first prompt had %d", second.Reported.Cached, second.ExpectedCached, first.Reported.Prompt)
+	if least := first.Reported.Prompt / 16 * 16; second.Reported.Cached < least {
+		t.Errorf("after the kill: %d tokens cached of a first prompt of %d", second.Reported.Cached, first.Reported.Prompt)
 	}
 
 	req, err := http.NewRequest("DELETE", s.base+"/sidecar/v1/sessions/"+first.Conversation, nil)
@@ -155,7 +161,7 @@ func TestLedgerSurvives(t *testing.T) {
 		}
 	}
 	s = startServing(t, args...)
-	if _, fourth := s.turn(messages); fourth.Mode != "owned" || fourth.Recognised != 0 || fourth.Error != "" {
+	if _, fourth := s.turn(messages); fourth.Mode != mode || fourth.Recognised != 0 || fourth.Error != "" {
 		t.Errorf("with a damaged ledger: %+v", fourth)
 	}
 	s.kill()

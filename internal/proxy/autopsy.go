@@ -235,7 +235,7 @@ func (s *stages) conclude(d *dissection, rec *Record, info *engine.Info) {
 		a.Expected = wholeBlocks(min(d.before.reported.Prompt, prompt-1), block)
 	}
 	measured := a.Reported >= 0 && a.Expected > 0
-	ours := rec.Mode != "observe" && rec.Mode != "passthrough" // the client's own prompt was not sent
+	ours := rec.staged() // the client's own prompt was not sent
 	if ours && (!measured || a.Expected-a.Reported <= max(block, 1)) {
 		return
 	}

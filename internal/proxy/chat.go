@@ -53,7 +53,7 @@ func (p *Proxy) models(x *exchange) {
 // forward sends the client's request to the engine as it is and the reply
 // back. done says that a stream ends with [DONE].
 func (p *Proxy) forward(x *exchange, done bool) {
-	resp, e := p.send(x, x.req.Body)
+	resp, e := p.send(x, x.req.Path, x.req.Body)
 	if e != nil {
 		x.engineFault(e)
 		return

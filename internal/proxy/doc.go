@@ -24,6 +24,7 @@
 //	front.go                the front block
 //	retrieve.go             observations cut, tools added, and why
 //	constrain.go            the constraint
+//	tokenin.go              the prompt as token ids, and what guards it
 //	splice.go               the body for the engine, and what it should find cached
 //	turn.go                 sent, in rounds, and answered
 //	generation.go           the engine's text to OpenAI deltas, each checked

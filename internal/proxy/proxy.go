@@ -77,6 +77,9 @@ func (p *Proxy) Close() {
 	p.stop()
 	if s, ok := p.stages.(*stages); ok {
 		s.engine.wait()
+		if s.tokenIn != nil {
+			s.tokenIn.wg.Wait()
+		}
 	}
 	p.client.close()
 }
@@ -269,6 +272,16 @@ func (p *Proxy) isDraining() bool {
 	return p.draining
 }
 
+// log writes one line for the operator.
+func (p *Proxy) log(format string, args ...any) {
+	if p.cfg.ErrorLog == nil {
+		return
+	}
+	p.logMu.Lock()
+	defer p.logMu.Unlock()
+	fmt.Fprintf(p.cfg.ErrorLog, "sidecar: "+format+"\n", args...)
+}
+
 func (p *Proxy) logFault(fault any) {
 	if p.cfg.ErrorLog == nil {
 		return
@@ -276,16 +289,6 @@ func (p *Proxy) logFault(fault any) {
 	p.logMu.Lock()
 	defer p.logMu.Unlock()
 	fmt.Fprintf(p.cfg.ErrorLog, "fault while serving a request: %v\n%s", fault, debug.Stack())
-}
-
-// logLine writes a line for the operator.
-func (p *Proxy) logLine(line string) {
-	if p.cfg.ErrorLog == nil {
-		return
-	}
-	p.logMu.Lock()
-	defer p.logMu.Unlock()
-	fmt.Fprintf(p.cfg.ErrorLog, "sidecar: %s\n", line)
 }
 
 func routeList() string {

@@ -16,7 +16,7 @@ func (r *Record) header() http.Header {
 	if v := volatileHeader(r.Volatile); v != "" {
 		h.Set("X-Sidecar-Volatile", headerText(v))
 	}
-	if r.Mode == "owned" {
+	if r.staged() {
 		h.Set("X-Sidecar-Tools", headerNames(r.Added))
 		h.Set("X-Sidecar-Tool-Tokens", fmt.Sprint(r.ShownTokens))
 		if r.TokensExact {

@@ -21,7 +21,7 @@ func (s *stages) salt(x *exchange, o *openai.Object) {
 	who := tenant(x.req)
 	if !s.cfg.CacheSalt {
 		if s.tenants.second(who) {
-			x.p.logLine("clients with different keys share the engine's prefix cache; --cache-salt parts it")
+			x.p.log("clients with different keys share the engine's prefix cache; --cache-salt parts it")
 		}
 		return
 	}

@@ -7,8 +7,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/toolsidecar/sidecar/grammar"
@@ -30,12 +32,14 @@ type StageConfig struct {
 	// Observe runs the stages in shadow: the wire carries the client's bytes.
 	Observe bool
 
-	Catalog *catalog.Catalog // tools of the server; nil for none
-	Pins    []string         // names always in the front block
-	TopK    int              // most tools that one turn, or one search of the model, adds
-	Rounds  int              // searches of the model answered within one request; 0 for none
-	Tokens  int              // schema tokens of the front block and of what one turn adds, together
-	MaxLate int              // schema tokens of all late blocks of a conversation, before a new epoch
+	// Catalog gives the tools of the server as of now; nil for none. A request
+	// keeps what it was given.
+	Catalog func() *catalog.Catalog
+	Pins    []string // names always in the front block
+	TopK    int      // most tools that one turn, or one search of the model, adds
+	Rounds  int      // searches of the model answered within one request; 0 for none
+	Tokens  int      // schema tokens of the front block and of what one turn adds, together
+	MaxLate int      // schema tokens of all late blocks of a conversation, before a new epoch
 	World   grammar.World
 	Budget  tokenbudget.Config
 	Counter *tokenizer.Tokenizer // counts tokens; exact when it is the engine's vocabulary
@@ -54,13 +58,17 @@ type StageConfig struct {
 	Cost      *cost.Calculator // prices lost prefill in the report; nil for no price
 	GPUHour   float64          // price of a GPU-hour in the operator's currency; 0 for none
 	Family    string           // wire format by name; "auto" or "" asks the engine
+
+	Mode      string    // ModeTokenIn or ModeOwned; ModeAuto or "" is the first that the engine allows
+	Compare   int       // one prompt of so many is compared with the engine's rendering in the background; 64; below 0 none
+	PromptLog io.Writer // each prompt as text, a JSON line; nil for none
 }
 
 func (c *StageConfig) setDefaults() {
 	for _, d := range []struct {
 		n   *int
 		def int
-	}{{&c.TopK, DefaultTopK}, {&c.Tokens, DefaultTokens}, {&c.MaxLate, DefaultMaxLate}, {&c.LedgerBytes, DefaultLedger}, {&c.Sessions, DefaultSessions}} {
+	}{{&c.TopK, DefaultTopK}, {&c.Tokens, DefaultTokens}, {&c.MaxLate, DefaultMaxLate}, {&c.LedgerBytes, DefaultLedger}, {&c.Sessions, DefaultSessions}, {&c.Compare, DefaultCompare}} {
 		if *d.n == 0 {
 			*d.n = d.def
 		}
@@ -77,6 +85,7 @@ const (
 	DefaultLedger  = 256 << 20
 
 	DefaultSessions = 256
+	DefaultCompare  = 64
 )
 
 // stages runs retrieval, prefix, grammar and token budget around one chat
@@ -88,8 +97,11 @@ type stages struct {
 	tools   *catalog.Cache
 	records *records
 	metrics *stageMetrics
-	history history // of requests, for the autopsy
-	tenants tenants // seen without a salt
+	history history  // of requests, for the autopsy
+	tenants tenants  // seen without a salt
+	tokenIn *tokenIn // nil when prompts are sent as text
+
+	promptLogMu sync.Mutex // guards writes to cfg.PromptLog
 }
 
 func newStages(base context.Context, p *Proxy) (*stages, error) {
@@ -114,11 +126,18 @@ func newStages(base context.Context, p *Proxy) (*stages, error) {
 	if cfg.Prefix {
 		s.ledger = cfg.Ledger
 	}
-	if cfg.Catalog != nil {
-		s.allTokens(cfg.Catalog) // counted once here, not by the first request
+	if server := s.server(); server != nil {
+		s.allTokens(server) // counted once here, not by the first request
 	}
-	prober := &engine.Prober{Client: &http.Client{Transport: p.client.transport}, Base: p.engine.String(), Key: p.cfg.EngineAPIKey, Family: cfg.Family, Tokenizer: cfg.Counter}
+	prober := &engine.Prober{Client: &http.Client{Transport: p.client.transport}, Base: p.engine.String(), Key: p.cfg.EngineAPIKey, Family: cfg.Family, Tokenizer: cfg.Counter, Text: cfg.Mode == ModeOwned || cfg.Observe}
 	s.engine = &engineState{probe: prober.Probe, base: base}
+	switch cfg.Mode {
+	case "", ModeAuto, ModeTokenIn:
+		s.tokenIn = &tokenIn{vocabulary: cfg.Counter, prober: prober, every: cfg.Compare, base: base, log: p.log, metrics: s.metrics}
+	case ModeOwned:
+	default:
+		return nil, fmt.Errorf("mode %q: there are %s, %s and %s", cfg.Mode, ModeAuto, ModeTokenIn, ModeOwned)
+	}
 	return s, nil
 }
 
@@ -143,6 +162,8 @@ type turn struct {
 	offered map[string]*grammar.Checked // callable names
 	layout  []prefix.Turn
 	emitted grammar.Emission
+	prompt  *prefix.Prompt // nil when the engine is given text
+	path    string
 	body    []byte
 	record  *Record
 
@@ -195,8 +216,15 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 		t.rounds = s.cfg.Rounds
 	}
 	rec.TokensExact = info.TokenizerExact
-	rec.Mode, rec.Reason = "owned", info.FamilyReason // of a family that was named and doesn't render alike
+	rec.Mode, rec.Reason = ModeOwned, info.FamilyReason // of a family that was named and doesn't render alike
 	s.converse(t, req)
+	if s.tokenIn != nil && !s.cfg.Observe {
+		if why := s.tokenIn.lower(t); why != "" {
+			rec.fallBack("owned mode: " + why)
+		} else {
+			rec.Mode = ModeTokenIn
+		}
+	}
 	lap("prefix")
 	if s.cfg.TokenBudget {
 		s.shape(t)
@@ -218,25 +246,47 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 // compose lays the conversation out and writes the body for the engine.
 func (s *stages) compose(t *turn) {
 	t.layout = t.conv.Layout(t.info.Family)
+	t.prompt = nil
+	if t.record.Mode == ModeTokenIn {
+		if err := s.tokenIn.prompt(t); err != nil {
+			t.record.Mode = ModeOwned
+			t.record.fallBack("owned mode: " + err.Error())
+		}
+	}
 	t.splice()
-	s.expect(t)
+	if t.prompt != nil {
+		s.tokenIn.expect(t)
+		s.tokenIn.compare(t)
+	} else {
+		s.expect(t)
+	}
+	s.logPrompt(t)
+}
+
+// server is the tools of the server as of now, nil for none.
+func (s *stages) server() *catalog.Catalog {
+	if s.cfg.Catalog == nil {
+		return nil
+	}
+	return s.cfg.Catalog()
 }
 
 // merged is the client's tools with the server's behind them, nil for none.
 func (s *stages) merged(tools []byte) (*catalog.Catalog, error) {
+	server := s.server()
 	switch {
 	case len(tools) == 0:
-		return s.cfg.Catalog, nil
-	case s.cfg.Catalog == nil:
+		return server, nil
+	case server == nil:
 		return s.tools.FromClient(tools)
 	}
-	return s.tools.Merged(tools, s.cfg.Catalog)
+	return s.tools.Merged(tools, server)
 }
 
 // converse looks the conversation up and starts a new epoch when a tool that
 // stands in its prompt means something else now.
 func (s *stages) converse(t *turn, req *Request) {
-	scope := prefix.Scope{Secret: s.cfg.Secret, Tenant: tenant(req), Fingerprint: strings.Join([]string{t.model, t.info.Family.Name, t.info.Version}, "\x00")}
+	scope := prefix.Scope{Secret: s.cfg.Secret, Tenant: tenant(req), Fingerprint: strings.Join([]string{t.model, t.info.Family.Name, t.info.Version, s.cfg.Counter.Name()}, "\x00")}
 	id := t.set.Key()
 	t.conv = prefix.Open(s.ledger, scope, hex.EncodeToString(id[:]), t.messages)
 	for _, shown := range t.conv.Shown() {
