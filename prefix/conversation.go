@@ -22,14 +22,14 @@ type Conversation struct {
 // toolset identifies the tools on offer. A conversation starts under a root that
 // includes it, so that two agents with the same first message and other tools
 // stay apart; it keeps that root when the tools change later, which Open finds
-// through the alias that every recorded reply leaves under a key free of tools. A
+// through the alias that a recorded reply leaves under a key free of tools. A
 // reply recorded under its own root goes before an alias, which may be that of
 // another agent with the same words.
 func Open(l Ledger, scope Scope, toolset string, msgs []Message) *Conversation {
 	c := &Conversation{
 		ledger:   l,
 		root:     scope.root("tools", toolset),
-		messages: msgs,
+		messages: slices.Clone(msgs),
 		meanings: meanings(msgs),
 	}
 	c.plain = chain(scope.root("plain", ""), c.meanings)
@@ -72,8 +72,41 @@ func (c *Conversation) recall() {
 	for i, k := range c.keys {
 		if e, ok := c.ledger.Get(k); ok {
 			c.entries[i] = e
+			c.asKept(i)
 		}
 	}
+}
+
+// Keep records how assistant messages stand that have calls and that the ledger
+// does not have, such as those behind an edit. Their turns are written from what
+// the client sends, which it may write otherwise next time.
+func (c *Conversation) Keep() {
+	for i := range c.messages {
+		m := &c.messages[i]
+		if c.entries[i] != nil || m.Role != "assistant" || len(m.Calls) == 0 || m.Opaque != nil {
+			continue
+		}
+		e := &Entry{Conversation: c.name, Text: m.Text, Reasoning: m.Reasoning, Calls: slices.Clone(m.Calls)}
+		for j := range e.Calls {
+			e.Calls[j].ID = ""
+		}
+		c.entries[i] = e
+		c.ledger.Put(c.keys[i], e)
+	}
+}
+
+// asKept gives message i the words that Keep recorded. Its ids stay the client's.
+func (c *Conversation) asKept(i int) {
+	e, m := c.entries[i], &c.messages[i]
+	if e.Replaced || len(e.Calls) == 0 || len(e.Calls) != len(m.Calls) {
+		return
+	}
+	m.Text, m.Reasoning = e.Text, e.Reasoning
+	calls := slices.Clone(e.Calls)
+	for j := range calls {
+		calls[j].ID = m.Calls[j].ID
+	}
+	m.Calls = calls
 }
 
 // chain gives the key after each message.
@@ -182,10 +215,24 @@ func (c *Conversation) Reply(said Message, g Generated) {
 		e.Tokens = &Tokens{From: p.from, Sum: p.sum, Head: PackIDs(p.IDs[p.head:]), Output: PackIDs(g.Output)}
 	}
 	c.ledger.Put(k, e)
-	if last >= 0 {
+	if last >= 0 && !c.aliased() {
 		root := c.root
 		c.ledger.Put(plain.next(meaning), &Entry{Conversation: c.name, Origin: &root})
 	}
+}
+
+// aliased says whether an alias in the history leads to this root, which Open then
+// finds without another one.
+func (c *Conversation) aliased() bool {
+	for i := len(c.messages) - 1; i >= 0; i-- {
+		if c.messages[i].Role != "assistant" {
+			continue
+		}
+		if e, ok := c.ledger.Get(c.plain[i]); ok && e.Origin != nil {
+			return *e.Origin == c.root
+		}
+	}
+	return false
 }
 
 // Shown lists every tool that stands in the prompt, front first, then late

@@ -15,6 +15,7 @@ import (
 //	Front, Late                              blocks; Late with its count in front
 //	Origin                                   a key
 //	Tokens                                   two keys, two lists of ids
+//	Calls                                    their count in front, id, name and arguments of each
 //
 // A string is its length as a uvarint and its bytes; a count is a uvarint.
 const entryVersion = 1
@@ -25,6 +26,7 @@ const (
 	hasFront
 	hasOrigin
 	hasTokens
+	hasCalls
 	unknownBits
 )
 
@@ -34,7 +36,7 @@ func (e *Entry) AppendBinary(b []byte) ([]byte, error) {
 	for _, f := range []struct {
 		has bool
 		bit byte
-	}{{e.Replaced, hasReplaced}, {e.Open, hasOpen}, {e.Front != nil, hasFront}, {e.Origin != nil, hasOrigin}, {e.Tokens != nil, hasTokens}} {
+	}{{e.Replaced, hasReplaced}, {e.Open, hasOpen}, {e.Front != nil, hasFront}, {e.Origin != nil, hasOrigin}, {e.Tokens != nil, hasTokens}, {len(e.Calls) > 0, hasCalls}} {
 		if f.has {
 			bits |= f.bit
 		}
@@ -54,6 +56,12 @@ func (e *Entry) AppendBinary(b []byte) ([]byte, error) {
 	if t := e.Tokens; t != nil {
 		b = append(append(b, t.From[:]...), t.Sum[:]...)
 		b = appendText(appendText(b, string(t.Head)), string(t.Output))
+	}
+	if len(e.Calls) > 0 {
+		b = binary.AppendUvarint(b, uint64(len(e.Calls)))
+		for _, k := range e.Calls {
+			b = appendText(appendText(appendText(b, k.ID), k.Name), k.Arguments)
+		}
 	}
 	return b, nil
 }
@@ -106,6 +114,11 @@ func (e *Entry) UnmarshalBinary(data []byte) error {
 	}
 	if bits&hasTokens != 0 {
 		out.Tokens = &Tokens{From: r.key(), Sum: r.key(), Head: r.ids(), Output: r.ids()}
+	}
+	if bits&hasCalls != 0 {
+		for range r.count() {
+			out.Calls = append(out.Calls, Call{r.text(), r.text(), r.text()})
+		}
 	}
 	if r.bad || len(r.rest) > 0 {
 		return errEntry

@@ -3,8 +3,6 @@ package prefix
 import (
 	"fmt"
 	"maps"
-	"math"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -250,41 +248,4 @@ func TestMeaning(t *testing.T) {
 			t.Errorf("%+v and %+v: the same is %v", tt.a, tt.b, same)
 		}
 	}
-}
-
-// TestEntrySize: Size is what an entry takes on the heap, within a quarter.
-func TestEntrySize(t *testing.T) {
-	const n = 20_000
-	for name, make := range map[string]func(i int) *Entry{
-		"empty": func(int) *Entry { return &Entry{} },
-		"alias": func(int) *Entry { return &Entry{Origin: new(Key)} },
-		"reply": func(i int) *Entry { return &Entry{Text: strings.Repeat("x", 500+i%10), Replaced: true} },
-		"blocks": func(i int) *Entry {
-			return &Entry{Late: []*Block{{Query: strings.Repeat("q", 60), Tools: []Shown{{strings.Repeat("n", 20), strings.Repeat("j", 800)}, {strings.Repeat("n", 20), strings.Repeat("j", 500)}}}}}
-		},
-	} {
-		held := map[Key]*Entry{}
-		before := heap()
-		size := 0
-		for i := range n {
-			e := make(i)
-			held[Key{byte(i), byte(i >> 8), byte(i >> 16)}] = e
-			size += e.Size()
-		}
-		got := float64(heap() - before)
-		runtime.KeepAlive(held)
-		// The stores have a list element of some 100 bytes beside each entry, which
-		// Size counts.
-		got += 100 * n
-		if math.Abs(got/float64(size)-1) > 0.25 {
-			t.Errorf("%s: an entry takes %.0f bytes, Size says %d", name, got/n, size/n)
-		}
-	}
-}
-
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

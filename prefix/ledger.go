@@ -57,6 +57,10 @@ type Entry struct {
 	Tokens *Tokens
 	// Reasoning is what the engine reported apart from Text.
 	Reasoning string
+	// Calls are those of an assistant message that the ledger did not have, as its
+	// client first sent them, and Text and Reasoning what it sent with them: see
+	// Conversation.Keep. They have no ids.
+	Calls []Call
 	// Late are the blocks of tools that were added after this message, in order.
 	Late []*Block
 	// Front is the front block of the conversation, at its root only.
@@ -99,9 +103,16 @@ type Shown struct {
 
 // Size is the memory of an entry in bytes, for stores that bound it.
 func (e *Entry) Size() int {
-	n := 256 + len(e.Text) + len(e.Reasoning) + e.Front.size()
+	// 130 for the entry and 150 for its place in a map and in the order of use.
+	n := 280 + len(e.Text) + len(e.Reasoning) + e.Front.size()
+	if e.Origin != nil {
+		n += 32
+	}
 	if t := e.Tokens; t != nil {
 		n += 128 + len(t.Head) + len(t.Output)
+	}
+	for _, k := range e.Calls {
+		n += 64 + len(k.Name) + len(k.Arguments)
 	}
 	for _, b := range e.Late {
 		n += b.size()

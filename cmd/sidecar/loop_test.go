@@ -108,14 +108,25 @@ func marshal(t testing.TB, v any) json.RawMessage {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// TestRecordLoop records 30 turns of an agent that talks to the simulated engine
-// and does, at times, what clients do to a prompt.
+// TestRecordLoop records 30 turns of an agent that talks to the simulated engine.
 func TestRecordLoop(t *testing.T) {
 	if !*updateLoop {
 		t.Skip("records with -update-loop")
 	}
-	rng := rand.New(rand.NewPCG(1, 2))
 	engine := loopEngine(t)
+	var out bytes.Buffer
+	for _, turn := range runLoop(t, engine, engine) {
+		out.Write(append(marshal(t, turn), '\n'))
+	}
+	if err := os.WriteFile(loopFile, out.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// runLoop is an agent of 30 turns that does, at times, what clients do to a prompt.
+// It talks to base, and knows the engine behind that only to fill its cache.
+func runLoop(t *testing.T, base, engine string) []loopTurn {
+	rng := rand.New(rand.NewPCG(1, 2))
 	var tools []json.RawMessage
 	var asks []string
 	tasks := catalog.Tasks()
@@ -142,7 +153,7 @@ func TestRecordLoop(t *testing.T) {
 		return m
 	}
 	var state loopState
-	var out bytes.Buffer
+	var turns []loopTurn
 	next := loopTurn{Append: []json.RawMessage{system(""), user()}, Tools: tools[:few]}
 	for turn := 1; turn <= 30; turn++ {
 		switch turn {
@@ -171,7 +182,7 @@ func TestRecordLoop(t *testing.T) {
 			session = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
 			next.Note, next.Set = "a new session id in the system text", map[int]json.RawMessage{0: system(" ")}
 		}
-		out.Write(append(marshal(t, next), '\n'))
+		turns = append(turns, next)
 		if next.Flood > 0 {
 			flood(t, engine, next.Flood)
 		}
@@ -192,7 +203,7 @@ func TestRecordLoop(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal(post(t, engine+"/v1/chat/completions", state.body()), &reply); err != nil {
+		if err := json.Unmarshal(post(t, base+"/v1/chat/completions", state.body()), &reply); err != nil {
 			t.Fatal(err)
 		}
 		said := reply.Choices[0].Message
@@ -208,9 +219,7 @@ func TestRecordLoop(t *testing.T) {
 			next.Append = append(next.Append, user())
 		}
 	}
-	if err := os.WriteFile(loopFile, out.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	return turns
 }
 
 // redumped are the messages with calls of more than one argument, with the
@@ -334,4 +343,38 @@ func TestObserveLoop(t *testing.T) {
 	if a.Turns != 29 || a.Measured != 29 || sum != a.Avoidable || a.Avoidable == 0 || a.Avoidable > a.Prefill || a.Cost == nil || a.Cost.Seconds <= 0 || a.Cost.Price <= 0 {
 		t.Errorf("report %+v", a)
 	}
+}
+
+// TestTokenInLoop plays the same agent through the sidecar. What the ledger makes
+// good (arguments written anew, tools that come or change their places, reasoning)
+// loses nothing; what changes the words of the prompt still does, and is named.
+func TestTokenInLoop(t *testing.T) {
+	engine := loopEngine(t)
+	base, _, stop, err := startLocal(t.Context(), localConfig{Engine: engine, Log: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	turns := runLoop(t, base, engine)
+	var sessions struct{ Sessions []proxy.Record }
+	if err := getJSON(t.Context(), http.DefaultClient, "", base+"/sidecar/v1/sessions", &sessions); err != nil {
+		t.Fatal(err)
+	}
+	want := map[int]string{
+		5: "date, client", 15: "date, client", 25: "date, client", 17: "whitespace, client", 20: "eviction, engine",
+		22: "counter, client", 27: "dropped messages, client", 29: "hash, client",
+	}
+	prompt, cached := 0, 0
+	for i, r := range sessions.Sessions {
+		got := ""
+		if a := r.Autopsy; a != nil && a.Lost > 0 {
+			got = fmt.Sprintf("%s, %s", a.Kind, a.Owner)
+		}
+		prompt, cached = prompt+r.Reported.Prompt, cached+r.Reported.Cached
+		t.Logf("turn %2d: %s, prompt %5d, cached %5d %s %s", i+1, r.Mode, r.Reported.Prompt, r.Reported.Cached, got, turns[i].Note)
+		if r.Mode != proxy.ModeTokenIn || got != want[i+1] {
+			t.Errorf("turn %d (%s): mode %s, %q, want %q", i+1, turns[i].Note, r.Mode, got, want[i+1])
+		}
+	}
+	t.Logf("prompt %d, prefill %d", prompt, prompt-cached)
 }

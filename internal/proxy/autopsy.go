@@ -224,12 +224,12 @@ func (s *stages) conclude(d *dissection, rec *Record, info *engine.Info) {
 	}
 	block := info.BlockSize
 	a := &Autopsy{Before: d.before.id, Reported: -1, block: block}
-	prompt := 0
+	prompt, ledger := 0, rec.ExpectedCached // what the ledger says should be found
 	if rec.Reported != nil {
 		a.Reported, prompt = rec.Reported.Cached, rec.Reported.Prompt
 	}
-	if e := rec.Earlier; e != nil && a.Reported >= 0 { // the first round tells
-		a.Reported = -1
+	if e := rec.Earlier; e != nil { // the first round is what follows the turn before
+		a.Reported, prompt, ledger = e.first.Cached, e.first.Prompt, e.firstExpected
 	}
 	if d.before.reported != nil && prompt > 0 {
 		a.Expected = wholeBlocks(min(d.before.reported.Prompt, prompt-1), block)
@@ -261,11 +261,8 @@ func (s *stages) conclude(d *dissection, rec *Record, info *engine.Info) {
 			a.Lost = lost
 		}
 	}
-	if ours && replayed(a.Kind) {
-		a.Diff = prefix.Diff{Relation: a.Relation, Byte: a.Byte, Token: a.Token, BeforeTokens: a.BeforeTokens, AfterTokens: a.AfterTokens}
-		if rec.Epoch != "" {
-			a.Kind, a.Owner, a.Path, a.After = prefix.ChangedTool, prefix.Tools, "/tools", rec.Epoch
-		}
+	if ours {
+		s.ownLoss(a, rec, ledger)
 	}
 	if a.Lost > 0 && a.Kind == "" {
 		a.Kind, a.Owner = prefix.Eviction, prefix.Engine
@@ -274,14 +271,21 @@ func (s *stages) conclude(d *dissection, rec *Record, info *engine.Info) {
 	rec.Autopsy = a
 }
 
-// replayed says whether the ledger makes good what of this kind a client does, so
-// that in owned mode a loss has another cause.
-func replayed(k prefix.Kind) bool {
-	switch k {
-	case "", prefix.Redumped, prefix.Stripped, prefix.ReorderedTool, prefix.AddedTool, prefix.RemovedTool, prefix.ChangedTool, prefix.OtherResults, prefix.TemplateRule:
-		return true
+// ownLoss finds who is to blame for a loss in a prompt of ours, of which ledger
+// tokens were expected to be found. If the engine found less than that by more than
+// our prompt had lost before, it is the engine; else what the client changed is,
+// with the tools in a new epoch, and where the client changed nothing the template.
+func (s *stages) ownLoss(a *Autopsy, rec *Record, ledger int) {
+	nothing := prefix.Diff{Relation: a.Relation, Byte: a.Byte, Token: a.Token, BeforeTokens: a.BeforeTokens, AfterTokens: a.AfterTokens}
+	switch {
+	case rec.TokensExact && ledger-a.Reported > a.Expected-ledger:
+		a.Diff = nothing
+	case rec.Epoch != "":
+		a.Diff = nothing
+		a.Kind, a.Owner, a.Path, a.After = prefix.ChangedTool, prefix.Tools, "/tools", rec.Epoch
+	case a.Kind == "":
+		a.Kind, a.Owner = prefix.TemplateRule, prefix.Template
 	}
-	return false
 }
 
 func wholeBlocks(tokens, block int) int {

@@ -109,6 +109,9 @@ type Earlier struct {
 	Rounds         int `json:"rounds"`
 	Reported           // Cached is -1 when the engine does not tell
 	ExpectedCached int `json:"expected_cached_tokens"`
+
+	first         Reported // of the first round
+	firstExpected int
 }
 
 // StageTime is the time of one stage in milliseconds.

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"container/list"
 	"sync"
 	"time"
 
@@ -21,21 +20,24 @@ type Memory struct {
 	mu      sync.Mutex
 	size    int // bytes
 	evicted int
-	order   *list.List // of *item, most recently used first
-	items   map[prefix.Key]*list.Element
+	items   map[prefix.Key]*item
+	ring    item // next is used last, prev used longest ago
 }
 
 type item struct {
-	key   prefix.Key
-	entry *prefix.Entry
-	size  int
-	used  time.Time // zero without TTL
+	key        prefix.Key
+	entry      *prefix.Entry
+	size       int
+	used       int64 // nanoseconds since 1970; 0 without TTL
+	prev, next *item
 }
 
 // NewMemory returns a ledger that holds at most maxBytes of entries, counted by
 // Entry.Size. An entry larger than that is not kept.
 func NewMemory(maxBytes int) *Memory {
-	return &Memory{max: maxBytes, order: list.New(), items: map[prefix.Key]*list.Element{}}
+	m := &Memory{max: maxBytes, items: map[prefix.Key]*item{}}
+	m.ring.prev, m.ring.next = &m.ring, &m.ring
+	return m
 }
 
 // Get returns the entry under k and marks it as used.
@@ -43,13 +45,13 @@ func (m *Memory) Get(k prefix.Key) (*prefix.Entry, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.expire()
-	el, ok := m.items[k]
+	it, ok := m.items[k]
 	if !ok {
 		return nil, false
 	}
-	m.order.MoveToFront(el)
-	it := el.Value.(*item)
 	it.used = now
+	it.unlink()
+	m.first(it)
 	return it.entry, true
 }
 
@@ -58,21 +60,31 @@ func (m *Memory) Put(k prefix.Key, e *prefix.Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.expire()
-	if el, ok := m.items[k]; ok {
-		m.drop(el)
+	if it, ok := m.items[k]; ok {
+		m.drop(it)
 	}
 	size := e.Size()
 	if size > m.max {
 		m.evicted++
 		return
 	}
-	m.items[k] = m.order.PushFront(&item{k, e, size, now})
+	it := &item{key: k, entry: e, size: size, used: now}
+	m.items[k] = it
+	m.first(it)
 	m.size += size
 	for m.size > m.max {
 		m.evicted++
-		m.drop(m.order.Back())
+		m.drop(m.ring.prev)
 	}
 }
+
+// first puts an item in front; the caller holds mu.
+func (m *Memory) first(it *item) {
+	it.prev, it.next = &m.ring, m.ring.next
+	it.next.prev, m.ring.next = it, it
+}
+
+func (it *item) unlink() { it.prev.next, it.next.prev = it.next, it.prev }
 
 // Delete removes the entries of a conversation. It looks at every entry.
 func (m *Memory) Delete(n prefix.Name) (int, error) {
@@ -92,35 +104,35 @@ func (m *Memory) Close() error {
 
 // dropWhere drops the entries that match; the caller holds mu.
 func (m *Memory) dropWhere(match func(*item) bool) (n int) {
-	var next *list.Element
-	for el := m.order.Front(); el != nil; el = next {
-		next = el.Next()
-		if match(el.Value.(*item)) {
-			m.drop(el)
+	for _, it := range m.items {
+		if match(it) {
+			m.drop(it)
 			n++
 		}
 	}
 	return n
 }
 
-// expire drops what nobody used for the TTL and returns the time, zero without
-// TTL. The caller holds mu.
-func (m *Memory) expire() (now time.Time) {
+// expire drops what nobody used for the TTL and returns the time, 0 without TTL.
+// The caller holds mu.
+func (m *Memory) expire() (now int64) {
 	if m.TTL == 0 {
-		return now
+		return 0
 	}
-	if now = time.Now(); m.Now != nil {
-		now = m.Now()
+	clock := time.Now
+	if m.Now != nil {
+		clock = m.Now
 	}
-	for el := m.order.Back(); el != nil && now.Sub(el.Value.(*item).used) > m.TTL; el = m.order.Back() {
-		m.drop(el)
+	now = clock().UnixNano()
+	for it := m.ring.prev; it != &m.ring && now-it.used > int64(m.TTL); it = m.ring.prev {
+		m.drop(it)
 	}
 	return now
 }
 
-// drop removes an element; the caller holds mu.
-func (m *Memory) drop(el *list.Element) {
-	it := m.order.Remove(el).(*item)
+// drop removes an item; the caller holds mu.
+func (m *Memory) drop(it *item) {
+	it.unlink()
 	delete(m.items, it.key)
 	m.size -= it.size
 }
