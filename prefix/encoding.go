@@ -10,10 +10,12 @@ import (
 //
 //	1      entryVersion
 //	1      bits: which of the following there are
+//	8      Conversation
 //	Text, Reasoning                          strings
 //	Front, Late                              blocks; Late with its count in front
 //	Origin                                   a key
 //	Tokens                                   two keys, two lists of ids
+//	Calls                                    their count in front, id, name and arguments of each
 //
 // A string is its length as a uvarint and its bytes; a count is a uvarint.
 const entryVersion = 1
@@ -24,6 +26,7 @@ const (
 	hasFront
 	hasOrigin
 	hasTokens
+	hasCalls
 	unknownBits
 )
 
@@ -33,12 +36,12 @@ func (e *Entry) AppendBinary(b []byte) ([]byte, error) {
 	for _, f := range []struct {
 		has bool
 		bit byte
-	}{{e.Replaced, hasReplaced}, {e.Open, hasOpen}, {e.Front != nil, hasFront}, {e.Origin != nil, hasOrigin}, {e.Tokens != nil, hasTokens}} {
+	}{{e.Replaced, hasReplaced}, {e.Open, hasOpen}, {e.Front != nil, hasFront}, {e.Origin != nil, hasOrigin}, {e.Tokens != nil, hasTokens}, {len(e.Calls) > 0, hasCalls}} {
 		if f.has {
 			bits |= f.bit
 		}
 	}
-	b = append(b, entryVersion, bits)
+	b = append(append(b, entryVersion, bits), e.Conversation[:]...)
 	b = appendText(appendText(b, e.Text), e.Reasoning)
 	if e.Front != nil {
 		b = appendBlock(b, e.Front)
@@ -53,6 +56,12 @@ func (e *Entry) AppendBinary(b []byte) ([]byte, error) {
 	if t := e.Tokens; t != nil {
 		b = append(append(b, t.From[:]...), t.Sum[:]...)
 		b = appendText(appendText(b, string(t.Head)), string(t.Output))
+	}
+	if len(e.Calls) > 0 {
+		b = binary.AppendUvarint(b, uint64(len(e.Calls)))
+		for _, k := range e.Calls {
+			b = appendText(appendText(appendText(b, k.ID), k.Name), k.Arguments)
+		}
 	}
 	return b, nil
 }
@@ -80,7 +89,7 @@ var errEntry = errors.New("prefix: bytes that are no entry")
 // UnmarshalBinary reads what AppendBinary wrote into an empty entry. Bytes of
 // another version, cut bytes and bytes behind the end are errors.
 func (e *Entry) UnmarshalBinary(data []byte) error {
-	if len(data) < 2 {
+	if len(data) < 2+len(e.Conversation) {
 		return errEntry
 	}
 	if data[0] != entryVersion {
@@ -90,8 +99,8 @@ func (e *Entry) UnmarshalBinary(data []byte) error {
 	if bits >= unknownBits {
 		return errEntry
 	}
-	r := &entryReader{rest: data[2:]}
-	out := Entry{Replaced: bits&hasReplaced != 0, Open: bits&hasOpen != 0}
+	out := Entry{Conversation: Name(data[2:10]), Replaced: bits&hasReplaced != 0, Open: bits&hasOpen != 0}
+	r := &entryReader{rest: data[2+len(out.Conversation):]}
 	out.Text, out.Reasoning = r.text(), r.text()
 	if bits&hasFront != 0 {
 		out.Front = r.block()
@@ -105,6 +114,11 @@ func (e *Entry) UnmarshalBinary(data []byte) error {
 	}
 	if bits&hasTokens != 0 {
 		out.Tokens = &Tokens{From: r.key(), Sum: r.key(), Head: r.ids(), Output: r.ids()}
+	}
+	if bits&hasCalls != 0 {
+		for range r.count() {
+			out.Calls = append(out.Calls, Call{r.text(), r.text(), r.text()})
+		}
 	}
 	if r.bad || len(r.rest) > 0 {
 		return errEntry

@@ -79,6 +79,16 @@ func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr
 		return err
 	}
 	defer cfg.live.Close()
+	ledger, secret, err := openLedger(&cfg.Ledger, cfg.Proxy.Stages.LedgerBytes, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := ledger.Close(); err != nil {
+			fmt.Fprintf(stderr, "sidecar: closing the ledger: %v\n", err)
+		}
+	}()
+	cfg.Proxy.Stages.Ledger, cfg.Proxy.Stages.Secret = ledger, secret
 	p, err := proxy.New(cfg.Proxy)
 	if err != nil {
 		return &usageError{err, "see 'sidecar serve --help'"}
@@ -131,6 +141,15 @@ func loadStages(ctx context.Context, cfg *serveConfig, stderr io.Writer) error {
 			return &usageError{fmt.Errorf("--tokenizer %s: %w", cfg.Tokenizer, err), "give the model's tokenizer.json, or a *.tiktoken file"}
 		}
 		st.Counter = t
+	}
+	var err error
+	if cfg.Model != "" {
+		if st.Cost, err = calculator("--model", cfg.Model, "--gpu", cfg.GPU); err != nil {
+			return err
+		}
+	}
+	if st.Volatile, err = loadVolatile(&cfg.Volatile); err != nil {
+		return err
 	}
 	if cfg.World == "open" {
 		st.World = grammar.Open

@@ -30,9 +30,14 @@ func (p *Proxy) chat(x *exchange) {
 }
 
 func (p *Proxy) completions(x *exchange) {
-	if _, ok := p.scan(x); ok {
-		p.forward(x, true)
+	o, ok := p.scan(x)
+	if !ok {
+		return
 	}
+	if s, ok := p.stages.(*stages); ok && !s.cfg.Observe {
+		s.salt(x, o)
+	}
+	p.forward(x, true)
 }
 
 func (p *Proxy) embeddings(x *exchange) {

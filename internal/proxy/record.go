@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/toolsidecar/sidecar/models/cost"
+	"github.com/toolsidecar/sidecar/prefix"
 )
 
 // Record is what was decided about one chat request, and what came of it. It is
@@ -16,7 +19,7 @@ type Record struct {
 	ID           string    `json:"id"`
 	Time         time.Time `json:"time"`
 	Model        string    `json:"model"`
-	Conversation string    `json:"conversation,omitempty"` // start of the epoch's key
+	Conversation string    `json:"conversation,omitempty"` // see prefix.Name
 	Epoch        string    `json:"epoch,omitempty"`        // why a new epoch was started, at the turn that did
 	Mode         string    `json:"mode"`                   // token-in, owned, passthrough, observe or refused
 	Reason       string    `json:"reason,omitempty"`       // why a request was passed through, or what is doubtful about its mode
@@ -56,6 +59,10 @@ type Record struct {
 	Calls    []string  `json:"calls,omitempty"`
 	Finish   []string  `json:"finish,omitempty"`
 	Error    string    `json:"error,omitempty"`
+
+	Volatile []prefix.VolatileLine `json:"volatile,omitempty"` // lines taken out of the system text
+
+	Autopsy *Autopsy `json:"autopsy,omitempty"` // of the cache, where there was a turn before
 
 	Timing []StageTime `json:"timing,omitempty"`
 	// FirstByte and Total are milliseconds from the request's arrival to the
@@ -102,6 +109,9 @@ type Earlier struct {
 	Rounds         int `json:"rounds"`
 	Reported           // Cached is -1 when the engine does not tell
 	ExpectedCached int `json:"expected_cached_tokens"`
+
+	first         Reported // of the first round
+	firstExpected int
 }
 
 // StageTime is the time of one stage in milliseconds.
@@ -138,7 +148,9 @@ type Report struct {
 	// PrefixBreaks counts, by what stands at the first difference, the turns
 	// whose prompt as the client sent it does not begin with the turn before.
 	PrefixBreaks map[string]int `json:"prefix_breaks"`
-	PrefixLost   int            `json:"prefix_lost_tokens"` // tokens of the turn before behind that point
+	PrefixLost   int            `json:"prefix_lost_tokens"` // tokens of both behind that point
+
+	Autopsy AutopsyReport `json:"autopsy"`
 }
 
 // maxReasons bounds the distinct reasons that a report counts one by one.
@@ -146,6 +158,9 @@ const maxReasons = 64
 
 // records keeps the last records and their sum.
 type records struct {
+	cost    *cost.Calculator // see StageConfig
+	gpuHour float64
+
 	// mu guards the fields below.
 	mu   sync.Mutex
 	ring []Record
@@ -206,6 +221,9 @@ func (r *records) add(rec Record) {
 	if rec.Epoch != "" {
 		s.Epochs++
 	}
+	if rec.Autopsy != nil {
+		s.Autopsy.add(rec.Autopsy, &rec)
+	}
 	if rec.Fallback != "" {
 		tally(s.Fallbacks, rec.Fallback)
 	}
@@ -234,6 +252,7 @@ func (r *records) report() Report {
 	defer r.mu.Unlock()
 	s := r.sum
 	s.PassReasons, s.Fallbacks, s.PrefixBreaks = maps.Clone(s.PassReasons), maps.Clone(s.Fallbacks), maps.Clone(s.PrefixBreaks)
+	s.Autopsy = s.Autopsy.finished(r.cost, r.gpuHour)
 	return s
 }
 

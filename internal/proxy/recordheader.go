@@ -13,6 +13,9 @@ func (r *Record) header() http.Header {
 	if r.Reason != "" {
 		h.Set("X-Sidecar-Reason", headerText(r.Reason))
 	}
+	if v := volatileHeader(r.Volatile); v != "" {
+		h.Set("X-Sidecar-Volatile", headerText(v))
+	}
 	if r.staged() {
 		h.Set("X-Sidecar-Tools", headerNames(r.Added))
 		h.Set("X-Sidecar-Tool-Tokens", fmt.Sprint(r.ShownTokens))

@@ -125,6 +125,9 @@ func (t *turn) carry(r *generation) {
 	}
 	if u := reported(r.usage); u != nil {
 		e.Reported = e.plus(*u)
+		if e.Rounds == 1 {
+			e.first, e.firstExpected = *u, t.record.ExpectedCached
+		}
 	}
 	sums := e.Earlier
 	t.record.Earlier = &sums

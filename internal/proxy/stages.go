@@ -18,6 +18,7 @@ import (
 	"github.com/toolsidecar/sidecar/internal/engine"
 	"github.com/toolsidecar/sidecar/internal/openai"
 	"github.com/toolsidecar/sidecar/internal/store"
+	"github.com/toolsidecar/sidecar/models/cost"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/prefix"
 	"github.com/toolsidecar/sidecar/tokenbudget"
@@ -33,18 +34,30 @@ type StageConfig struct {
 
 	// Catalog gives the tools of the server as of now; nil for none. A request
 	// keeps what it was given.
-	Catalog  func() *catalog.Catalog
-	Pins     []string // names always in the front block
-	TopK     int      // most tools that one turn, or one search of the model, adds
-	Rounds   int      // searches of the model answered within one request; 0 for none
-	Tokens   int      // schema tokens of the front block and of what one turn adds, together
-	MaxLate  int      // schema tokens of all late blocks of a conversation, before a new epoch is priced; beyond twice as many one is started
-	World    grammar.World
-	Budget   tokenbudget.Config
-	Counter  *tokenizer.Tokenizer // counts tokens; exact when it is the engine's vocabulary
-	Ledger   int                  // bytes of the conversation ledger
-	Sessions int                  // decision records kept for /sidecar/v1/sessions
-	Family   string               // wire format by name; "auto" or "" asks the engine
+	Catalog func() *catalog.Catalog
+	Pins    []string // names always in the front block
+	TopK    int      // most tools that one turn, or one search of the model, adds
+	Rounds  int      // searches of the model answered within one request; 0 for none
+	Tokens  int      // schema tokens of the front block and of what one turn adds, together
+	MaxLate int      // schema tokens of all late blocks of a conversation, before a new epoch is priced; beyond twice as many one is started
+	World   grammar.World
+	Budget  tokenbudget.Config
+	Counter *tokenizer.Tokenizer // counts tokens; exact when it is the engine's vocabulary
+	Ledger  store.Ledger         // of conversations; nil for one in memory. The caller closes it
+	// Secret keys the names in Ledger, so that it must be the same as long as that
+	// lives; nil for a random one.
+	Secret      []byte
+	LedgerBytes int // of the ledger in memory, without Ledger
+	Sessions    int // decision records kept for /sidecar/v1/sessions
+	// Volatile are rules for lines of the system text that change from turn to
+	// turn; nil leaves all where they are. Not applied when observing.
+	Volatile prefix.VolatileRules
+	// CacheSalt parts the engine's prefix cache by tenant, with a salt of ours in
+	// each request. Not applied when observing.
+	CacheSalt bool
+	Cost      *cost.Calculator // prices lost prefill in the report; nil for no price
+	GPUHour   float64          // price of a GPU-hour in the operator's currency; 0 for none
+	Family    string           // wire format by name; "auto" or "" asks the engine
 
 	Mode      string    // ModeTokenIn or ModeOwned; ModeAuto or "" is the first that the engine allows
 	Compare   int       // one prompt of so many is compared with the engine's rendering in the background; 64; below 0 none
@@ -55,7 +68,7 @@ func (c *StageConfig) setDefaults() {
 	for _, d := range []struct {
 		n   *int
 		def int
-	}{{&c.TopK, DefaultTopK}, {&c.Tokens, DefaultTokens}, {&c.MaxLate, DefaultMaxLate}, {&c.Ledger, DefaultLedger}, {&c.Sessions, DefaultSessions}, {&c.Compare, DefaultCompare}} {
+	}{{&c.TopK, DefaultTopK}, {&c.Tokens, DefaultTokens}, {&c.MaxLate, DefaultMaxLate}, {&c.LedgerBytes, DefaultLedger}, {&c.Sessions, DefaultSessions}, {&c.Compare, DefaultCompare}} {
 		if *d.n == 0 {
 			*d.n = d.def
 		}
@@ -84,8 +97,8 @@ type stages struct {
 	tools   *catalog.Cache
 	records *records
 	metrics *stageMetrics
-	prompts prompts // observe only
-	secret  []byte
+	history history  // of requests, for the autopsy
+	tenants tenants  // seen without a salt
 	tokenIn *tokenIn // nil when prompts are sent as text
 
 	promptLogMu sync.Mutex // guards writes to cfg.PromptLog
@@ -97,15 +110,21 @@ func newStages(base context.Context, p *Proxy) (*stages, error) {
 		return nil, errors.New("the stages need a tokenizer to count with")
 	}
 	cfg.setDefaults()
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return nil, err
+	if cfg.Secret == nil {
+		cfg.Secret = make([]byte, 32)
+		if _, err := rand.Read(cfg.Secret); err != nil {
+			return nil, err
+		}
 	}
-	s := &stages{cfg: cfg, secret: secret, records: newRecords(cfg.Sessions), tools: catalog.NewCache(0)}
+	if cfg.Ledger == nil {
+		cfg.Ledger = store.NewMemory(cfg.LedgerBytes)
+	}
+	s := &stages{cfg: cfg, records: newRecords(cfg.Sessions), tools: catalog.NewCache(0)}
+	s.records.cost, s.records.gpuHour = cfg.Cost, cfg.GPUHour
 	s.metrics = newStageMetrics(p.metrics.registry)
 	s.ledger = forgetful{}
 	if cfg.Prefix {
-		s.ledger = store.NewMemory(cfg.Ledger)
+		s.ledger = cfg.Ledger
 	}
 	if server := s.server(); server != nil {
 		s.allTokens(server) // counted once here, not by the first request
@@ -131,7 +150,7 @@ func (forgetful) Put(prefix.Key, *prefix.Entry) {}
 
 // enabled says whether any stage would look at a chat request.
 func (c *StageConfig) enabled() bool {
-	return c.Retrieval || c.Prefix || c.Grammar || c.TokenBudget || c.Observe
+	return c.Retrieval || c.Prefix || c.Grammar || c.TokenBudget || c.Observe || len(c.Volatile) > 0 || c.CacheSalt
 }
 
 // turn is one chat request on its way through the stages.
@@ -267,7 +286,7 @@ func (s *stages) merged(tools []byte) (*catalog.Catalog, error) {
 // converse looks the conversation up and starts a new epoch when a tool that
 // stands in its prompt means something else now.
 func (s *stages) converse(t *turn, req *Request) {
-	scope := prefix.Scope{Secret: s.secret, Tenant: tenant(req), Fingerprint: strings.Join([]string{t.model, t.info.Family.Name, t.info.Version, s.cfg.Counter.Name()}, "\x00")}
+	scope := prefix.Scope{Secret: s.cfg.Secret, Tenant: tenant(req), Fingerprint: strings.Join([]string{t.model, t.info.Family.Name, t.info.Version, s.cfg.Counter.Name()}, "\x00")}
 	id := t.set.Key()
 	t.conv = prefix.Open(s.ledger, scope, hex.EncodeToString(id[:]), t.messages)
 	for _, shown := range t.conv.Shown() {
@@ -284,8 +303,8 @@ func (s *stages) converse(t *turn, req *Request) {
 		t.conv.Renew(scope, hex.EncodeToString(sum[:]))
 		t.record.Epoch = why
 	}
-	root := t.conv.Root()
-	t.record.Conversation = hex.EncodeToString(root[:6])
+	t.conv.Keep()
+	t.record.Conversation = t.conv.Name().String()
 	for i := range t.conv.Len() {
 		if t.conv.Decided(i) {
 			t.record.Recognised++

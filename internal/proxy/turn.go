@@ -47,6 +47,8 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 		x.p.forward(x, true)
 		return
 	}
+	s.salt(x, o)
+	s.volatile(x, o, rec)
 	t, err := s.planned(x, o, rec)
 	var u *unstaged
 	var e *openai.Error
@@ -63,6 +65,7 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 	default:
 		rec.Stream = t.stream
 		s.run(x, t)
+		s.dissect(x, t)
 	}
 }
 
@@ -133,7 +136,7 @@ func (s *stages) attempt(x *exchange, t *turn) outcome {
 	}
 	defer resp.Body.Close()
 	if t.prompt != nil {
-		s.tokenIn.sent(t.info, t.prompt.IDs)
+		s.tokenIn.sent(t, t.prompt.IDs)
 	}
 	return s.answer(x, resp, t)
 }

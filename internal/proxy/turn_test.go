@@ -821,28 +821,6 @@ func TestObserveWaitsForNoProbe(t *testing.T) {
 	}
 }
 
-// TestPromptsBounded: what is remembered of prompts has an end.
-func TestPromptsBounded(t *testing.T) {
-	var p prompts
-	big := strings.Repeat("x", maxPromptBytes/8)
-	for i := range 40 {
-		p.swap(promptKey{byte(i)}, sent{text: big})
-	}
-	for i := range 2 * maxPrompts {
-		p.swap(promptKey{1, byte(i), byte(i >> 8)}, sent{text: "x"})
-	}
-	sum := 0
-	for _, s := range p.last {
-		sum += len(s.text)
-	}
-	if sum > maxPromptBytes || sum != p.bytes || len(p.last) != maxPrompts || len(p.keys) != maxPrompts {
-		t.Errorf("%d bytes, counted as %d, in %d prompts of %d keys", sum, p.bytes, len(p.last), len(p.keys))
-	}
-	if before, ok := p.swap(promptKey{1, 255, 7}, sent{text: "y"}); !ok || before.text != "x" {
-		t.Error("the newest prompt was forgotten")
-	}
-}
-
 // TestArgumentsOfHistory: a call whose arguments are an object, or no JSON, keeps
 // them; its turn is written in the family's syntax.
 func TestArgumentsOfHistory(t *testing.T) {
