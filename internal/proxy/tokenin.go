@@ -43,7 +43,7 @@ type tokenIn struct {
 	mu        sync.Mutex
 	info      *engine.Info
 	seen      *prefix.Seen
-	different string                // why no prompt is sent as ids any more
+	different string                 // why no prompt is sent as ids any more
 	outOfStep map[prefix.Name]string // conversations that fell back, and why
 }
 
