@@ -48,7 +48,11 @@ cached over ceiling, from the second turn on; prefill is prompt less cached.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return f.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			table := cmd.OutOrStdout()
+			if f.file == "-" {
+				table = cmd.ErrOrStderr()
+			}
+			return f.run(ctx, cmd.OutOrStdout(), table, cmd.ErrOrStderr())
 		},
 	}
 	fs := cmd.Flags()
@@ -60,7 +64,7 @@ cached over ceiling, from the second turn on; prefill is prompt less cached.`,
 	fs.StringVar(&f.vocabulary, "tokenizer", "", "vocabulary `FILE` of the model; without it Qwen3's")
 	fs.StringVar(&f.choice, "tool-choice", "required", "required, a call in every reply, or auto")
 	fs.IntVar(&f.calls, "calls", 4, "calls that follow one message of the user")
-	fs.IntVar(&f.result, "result-bytes", 1500, "bytes that tool results are filled up to")
+	fs.IntVar(&f.result, "result-bytes", -1, "bytes that tool results are filled up to; -1 for 1500, or less where the model's window is small")
 	fs.IntVar(&f.maxTokens, "max-tokens", 512, "tokens of one reply")
 	fs.Uint64Var(&f.seed, "seed", 1, "of what the user says, and of the replies where the engine has one")
 	fs.DurationVar(&f.timeout, "timeout", 5*time.Minute, "for one request")
@@ -79,9 +83,9 @@ type benchPrefixReport struct {
 	*prefixbench.Result
 }
 
-func (f *benchPrefixFlags) run(ctx context.Context, out, log io.Writer) error {
-	if f.turns < 2 || f.maxTokens < 1 || f.block < 0 || f.calls < 1 || f.result < 0 {
-		return &usageError{fmt.Errorf("--turns %d, --max-tokens %d, --block %d, --calls %d, --result-bytes %d", f.turns, f.maxTokens, f.block, f.calls, f.result), "turns from 2, tokens and calls from 1, block and bytes from 0"}
+func (f *benchPrefixFlags) run(ctx context.Context, stdout, out, log io.Writer) error {
+	if f.turns < 2 || f.maxTokens < 1 || f.block < 0 || f.calls < 1 || f.result < -1 {
+		return &usageError{fmt.Errorf("--turns %d, --max-tokens %d, --block %d, --calls %d, --result-bytes %d", f.turns, f.maxTokens, f.block, f.calls, f.result), "turns from 2, tokens and calls from 1, a block from 0"}
 	}
 	if f.choice != "auto" && f.choice != "required" {
 		return &usageError{fmt.Errorf("--tool-choice %q", f.choice), "give auto or required"}
@@ -126,6 +130,13 @@ func (f *benchPrefixFlags) run(ctx context.Context, out, log io.Writer) error {
 	case f.block != 0 && f.block != block:
 		return &usageError{fmt.Errorf("--block %d: the engine's blocks have %d tokens", f.block, block), "leave --block out, or start the engine with this block size"}
 	}
+	result := f.result
+	if window := info.Models[0].Context; result < 0 {
+		result = 1500
+		if window > 0 { // half of the window is left to tools and replies; two bytes a token are few
+			result = max(100, min(result, window/2*2/f.turns))
+		}
+	}
 	family := ""
 	if info.Family != nil {
 		family = info.Family.Name
@@ -150,7 +161,7 @@ func (f *benchPrefixFlags) run(ctx context.Context, out, log io.Writer) error {
 	n := 0
 	res, err := prefixbench.Run(ctx, prefixbench.Config{
 		Client: client, Engine: url, Sidecar: strings.TrimRight(base, "/"), Model: info.Models[0].ID, Catalog: catalog.Demo(), Says: says, Call: catalog.Toy,
-		Turns: f.turns, Calls: f.calls, Result: f.result, Block: block, MaxTokens: f.maxTokens, Required: f.choice == "required", Seed: f.seed, TopK: 4, Context: info.Models[0].Context,
+		Turns: f.turns, Calls: f.calls, Result: result, Block: block, MaxTokens: f.maxTokens, Required: f.choice == "required", Seed: f.seed, TopK: 4, Context: info.Models[0].Context,
 	}, func(t prefixbench.Turn) {
 		n++
 		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", n, t.Prompt, t.Completion, t.Cached, t.Ceiling, t.Expected, t.Mode, cut(t.Tools, 60))
@@ -173,7 +184,7 @@ func (f *benchPrefixFlags) run(ctx context.Context, out, log io.Writer) error {
 		}
 		fmt.Fprintf(out, "%s: %d tokens, %.1f times as many\n", b.name, b.loop.Prefill, float64(b.loop.Prefill)/float64(max(res.Prefill, 1)))
 	}
-	return writeReport(f.file, out, benchPrefixReport{f.engine, info.Version, info.Models[0].ID, family, f.mode, f.seed, res})
+	return writeReport(f.file, stdout, benchPrefixReport{f.engine, info.Version, info.Models[0].ID, family, f.mode, f.seed, res})
 }
 
 // checkMode refuses modes that there aren't.

@@ -54,8 +54,12 @@ type Info struct {
 	TokenIn       Transport
 	TokenInReason string
 	// CachedTokens says that the engine reports how much of a prompt it found
-	// cached. It is found out together with TokenIn.
+	// cached.
 	CachedTokens bool
+	// CacheOff says that the engine has no prefix cache, or has it turned off.
+	CacheOff bool
+	// Metrics says that the engine has /metrics.
+	Metrics bool
 	// CacheSize is the capacity of the prefix cache in tokens; 0 when not told.
 	CacheSize int
 	// Reasoning says that the engine splits reasoning off the text.
@@ -147,6 +151,7 @@ func (p *Prober) kind(ctx context.Context, info *Info, ownedBy string) error {
 		Version   string `json:"version"`
 		PageSize  int    `json:"page_size"`
 		MaxTokens int    `json:"max_total_num_tokens"`
+		NoCache   bool   `json:"disable_radix_cache"`
 	}
 	switch err := p.get(ctx, "/version", &v); {
 	case err == nil && v.Version != "":
@@ -154,7 +159,7 @@ func (p *Prober) kind(ctx context.Context, info *Info, ownedBy string) error {
 		if strings.HasPrefix(ownedBy, "sidecar-sim") {
 			info.Kind = Sim
 		}
-		info.BlockSize, info.CacheSize = p.vllmCache(ctx)
+		p.vllmCache(ctx, info)
 		return ctx.Err()
 	case passing(err):
 		return err
@@ -163,6 +168,9 @@ func (p *Prober) kind(ctx context.Context, info *Info, ownedBy string) error {
 		switch err := p.get(ctx, route, &v); {
 		case err == nil && v.Version != "":
 			info.Kind, info.Version, info.BlockSize, info.CacheSize = SGLang, v.Version, v.PageSize, v.MaxTokens
+			info.CacheOff = v.NoCache
+			_, err := p.do(ctx, http.MethodGet, "/metrics", nil)
+			info.Metrics = err == nil
 			return ctx.Err()
 		case passing(err):
 			return err
@@ -200,14 +208,14 @@ func passing(err error) bool {
 	return !errors.As(err, &other) && !errors.As(err, &syntax) && !errors.As(err, &kind) && !errors.Is(err, errNoIDs)
 }
 
-// vllmCache reads the block size and the capacity in tokens off
-// vllm:cache_config_info; 0 where it does not tell.
-func (p *Prober) vllmCache(ctx context.Context) (block, capacity int) {
+// vllmCache reads what vllm:cache_config_info tells.
+func (p *Prober) vllmCache(ctx context.Context, info *Info) {
 	for _, labels := range p.labels(ctx, "vllm:cache_config_info") {
-		block, _ = strconv.Atoi(labels["block_size"]) // "None" means not told
-		capacity, _ = strconv.Atoi(labels["kv_cache_size_tokens"])
+		info.Metrics = true
+		info.BlockSize, _ = strconv.Atoi(labels["block_size"]) // "None" means not told
+		info.CacheSize, _ = strconv.Atoi(labels["kv_cache_size_tokens"])
+		info.CacheOff = labels["enable_prefix_caching"] == "False"
 	}
-	return block, capacity
 }
 
 // labels are those of each sample of a metric; none when there is no such metric.
@@ -365,7 +373,7 @@ func (p *Prober) tag(ctx context.Context, info *Info) error {
 		"response_format": json.RawMessage(`{"type":"structural_tag","format":{"type":"tag","begin":"ok ","content":{"type":"json_schema","json_schema":{"type":"boolean"},"max_whitespace_cnt":1},"end":""}}`),
 	}
 	var reply struct {
-		Choices []json.RawMessage `json:"choices"`
+		Usage *usage `json:"usage"`
 	}
 	err := p.post(ctx, "/v1/chat/completions", body, &reply)
 	switch {
@@ -374,7 +382,7 @@ func (p *Prober) tag(ctx context.Context, info *Info) error {
 	case err != nil:
 		info.TagReason = err.Error()
 	default:
-		info.StructuralTag = true
+		info.StructuralTag, info.CachedTokens = true, reply.Usage.tellsCached()
 	}
 	return nil
 }

@@ -202,7 +202,7 @@ func (p *Prober) transport(ctx context.Context, info *Info, t Transport) error {
 		}
 		if chunk.Usage != nil {
 			promptTokens = chunk.Usage.Prompt
-			info.CachedTokens = chunk.Usage.Details != nil && chunk.Usage.Details.Cached != nil
+			info.CachedTokens = chunk.Usage.tellsCached()
 		}
 	}
 	switch {
@@ -227,6 +227,8 @@ type usage struct {
 		Cached *int `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
 }
+
+func (u *usage) tellsCached() bool { return u != nil && u.Details != nil && u.Details.Cached != nil }
 
 // Path is the route that takes the ids.
 func (t Transport) Path() string {

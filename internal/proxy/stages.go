@@ -39,7 +39,7 @@ type StageConfig struct {
 	TopK    int      // most tools that one turn, or one search of the model, adds
 	Rounds  int      // searches of the model answered within one request; 0 for none
 	Tokens  int      // schema tokens of the front block and of what one turn adds, together
-	MaxLate int      // schema tokens of all late blocks of a conversation, before a new epoch
+	MaxLate int      // schema tokens of all late blocks of a conversation, before a new epoch is priced; beyond twice as many one is started
 	World   grammar.World
 	Budget  tokenbudget.Config
 	Counter *tokenizer.Tokenizer // counts tokens; exact when it is the engine's vocabulary
@@ -298,10 +298,10 @@ func (s *stages) converse(t *turn, req *Request) {
 		t.record.Epoch = fmt.Sprintf("%s has another definition now", shown.Name)
 		break
 	}
-	if s.late(t) > s.cfg.MaxLate {
+	if why := s.epoch(t); why != "" {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%x %d", t.conv.Root(), t.conv.Len()))
 		t.conv.Renew(scope, hex.EncodeToString(sum[:]))
-		t.record.Epoch = fmt.Sprintf("the late tools went beyond %d tokens", s.cfg.MaxLate)
+		t.record.Epoch = why
 	}
 	t.record.Conversation = t.conv.Name().String()
 	for i := range t.conv.Len() {

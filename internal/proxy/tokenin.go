@@ -81,7 +81,7 @@ func (s *tokenIn) lower(t *turn) string {
 	case s.different != "":
 		return s.different
 	}
-	if why, ok := s.outOfStep[t.conv.Root()]; ok {
+	if why, ok := s.outOfStep[t.conv.Start()]; ok {
 		return why
 	}
 	for i := range t.messages {
@@ -171,7 +171,7 @@ func (s *tokenIn) alarm(t *turn, counted int) {
 		if len(s.outOfStep) >= maxOutOfStep {
 			clear(s.outOfStep)
 		}
-		s.outOfStep[t.conv.Root()] = why
+		s.outOfStep[t.conv.Start()] = why
 	}
 }
 

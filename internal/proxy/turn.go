@@ -222,7 +222,7 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 			break
 		}
 		if err != nil {
-			s.settle(t, r, false)
+			s.settle(t, r, x.ending())
 			x.engineFault(classify(context.Cause(x.ctx), err))
 			return outcome{}
 		}
@@ -236,17 +236,17 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 			return outcome{refusal: cmp.Or(message(reported.raw), "no reason given")}
 		}
 		if t.stream && len(chunks) > 0 && !s.stream(x, t, chunks) {
-			s.settle(t, r, false)
+			s.settle(t, r, left)
 			return outcome{}
 		}
 		if err != nil {
-			s.settle(t, r, false)
+			s.settle(t, r, failed)
 			s.fault(x, err)
 			return outcome{}
 		}
 	}
 	if !r.finished() {
-		s.settle(t, r, false)
+		s.settle(t, r, failed)
 		x.engineFault(serverError(502, "engine_cut", "The engine's stream ended before its finish reason."))
 		return outcome{}
 	}
@@ -254,11 +254,11 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 		if t.stream && x.status == 0 && !s.stream(x, t, nil) {
 			return outcome{}
 		}
-		s.settle(t, r, false)
+		s.settle(t, r, failed)
 		x.drain(resp.Body, events)
 		return outcome{searched: r}
 	}
-	s.settle(t, r, true)
+	s.settle(t, r, finished)
 	if t.stream {
 		x.complete = s.stream(x, t, nil) && x.write([]byte("data: [DONE]\n\n")) == nil
 		x.drain(resp.Body, events)
@@ -328,10 +328,27 @@ func (s *stages) fault(x *exchange, err error) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / 1e6 }
 
-// settle puts the outcome into the record and the turn into the ledger: whole is
-// that the engine finished it. What was cut by length, or by a client that left, is
-// an open branch.
-func (s *stages) settle(t *turn, r *generation, whole bool) {
+// An ending is how a reply ended.
+type ending int
+
+const (
+	failed   ending = iota // by an error, or in a search
+	finished               // with the engine's finish reason
+	left                   // the client closed its connection
+)
+
+// ending is that of a reply whose next event could not be read.
+func (x *exchange) ending() ending {
+	if x.gone || context.Cause(x.ctx) == errClientGone {
+		return left
+	}
+	return failed
+}
+
+// settle puts the outcome into the record and the turn into the ledger. What was
+// cut by length, or by a client that left, is an open branch; a failed reply is
+// none.
+func (s *stages) settle(t *turn, r *generation, end ending) {
 	if r.usage != nil {
 		t.record.Reported = reported(r.usage)
 	}
@@ -357,9 +374,11 @@ func (s *stages) settle(t *turn, r *generation, whole bool) {
 	for _, c := range r.choices {
 		g := prefix.Generated{Text: c.raw(), Reasoning: c.reasoning.String()}
 		switch {
-		case whole && (c.finish == "stop" || c.finish == "tool_calls"):
-		case whole && c.finish == "length":
+		case end == finished && (c.finish == "stop" || c.finish == "tool_calls"):
+		case end == finished && c.finish == "length":
 			g.Open = true
+		case end == left && t.stream && c.text.Len() > 0 && len(c.calls) == 0 && strings.HasPrefix(g.Text, c.text.String()):
+			g.Text, g.Open = c.text.String(), true // what the client has seen
 		default:
 			continue
 		}
