@@ -101,13 +101,3 @@ func (d *detector) covers(line string, n int) bool {
 	}
 	return false
 }
-
-// finds says whether the detector finds a value in line.
-func (d *detector) finds(line string) bool {
-	for _, m := range d.pattern.FindAllString(line, -1) {
-		if d.accept == nil || d.accept(m) {
-			return true
-		}
-	}
-	return false
-}

@@ -79,9 +79,10 @@ func (c *Conversation) recall() {
 
 // Keep records how assistant messages stand that have calls and that the ledger
 // does not have, such as those behind an edit. Their turns are written from what
-// the client sends, which it may write otherwise next time.
+// the client sends, which it may write otherwise next time. Messages before the
+// first of a user belong to no conversation and are not kept.
 func (c *Conversation) Keep() {
-	for i := range c.messages {
+	for i := c.first; i < len(c.messages); i++ {
 		m := &c.messages[i]
 		if c.entries[i] != nil || m.Role != "assistant" || len(m.Calls) == 0 || m.Opaque != nil {
 			continue

@@ -249,3 +249,36 @@ func TestMeaning(t *testing.T) {
 		}
 	}
 }
+
+// TestKeep: calls behind an edit, which the ledger does not have, stand in later
+// prompts as they did when they were first seen, whatever the client makes of them.
+func TestKeep(t *testing.T) {
+	k := newTalk(t)
+	edit := func(r []Message) []Message {
+		r = cloneMessages(r)
+		r[1].Text = "Weather, please?"
+		return r
+	}
+	lay := func(msgs []Message) string {
+		sorted := make([]Message, len(msgs))
+		for i, j := range SortResults(msgs) {
+			sorted[i] = msgs[j]
+		}
+		c := Open(k.ledger, testScope, "tools", sorted)
+		for i := range c.Len() {
+			if c.Message(i).Role == "tool" && !c.Decided(i) {
+				c.Decide(i, "", false)
+			}
+		}
+		c.Keep()
+		return dump(c.Layout(hermes(t)))
+	}
+	before := lay(edit(k.messages))
+	for _, name := range []string{"ids numbered anew", "results in another order", "arguments written anew", "nulls left out", "reasoning dropped"} {
+		msgs := edit(k.messages)
+		manglings[name](msgs)
+		if now := lay(append(msgs, Message{Role: "user", Text: "Thanks."})); !strings.HasPrefix(now, before) {
+			t.Errorf("%s: the prompt does not begin with the one before:\n%s\n%s", name, before, now)
+		}
+	}
+}

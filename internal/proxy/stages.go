@@ -303,13 +303,13 @@ func (s *stages) converse(t *turn, req *Request) {
 		t.conv.Renew(scope, hex.EncodeToString(sum[:]))
 		t.record.Epoch = why
 	}
-	t.conv.Keep()
 	t.record.Conversation = t.conv.Name().String()
 	for i := range t.conv.Len() {
 		if t.conv.Decided(i) {
 			t.record.Recognised++
 		}
 	}
+	t.conv.Keep()
 	if t.conv.Front() == nil {
 		t.conv.SetFront(s.front(t))
 	}
