@@ -51,47 +51,45 @@ func TestSGLangClientLoops(t *testing.T) {
 	clientLoops(t, loopTarget{enginetest.SGLang(t, enginetest.Options{}).URL, string(enginetest.Tiny), 1, true})
 }
 
+// A loopRunner runs one loop with one client.
+type loopRunner func(context.Context, enginetest.Loop) ([]enginetest.LoopAnswer, error)
+
 // clientLoops runs every client in both modes, streaming and not. A loop's texts
 // are its own, so that only its own turns can have filled the cache for it.
 func clientLoops(t *testing.T, target loopTarget) {
-	modes := []string{proxy.ModeTokenIn, proxy.ModeOwned}
 	base := map[string]string{}
-	for _, mode := range modes {
+	for _, mode := range []string{proxy.ModeTokenIn, proxy.ModeOwned} {
 		base[mode] = startSidecar(t, target.url, func(c *serveConfig) { c.Proxy.Stages.Mode = mode })
 	}
-	run := map[string]func(testing.TB) func(context.Context, enginetest.Loop) ([]enginetest.LoopAnswer, error){
-		"openai-go": func(testing.TB) func(context.Context, enginetest.Loop) ([]enginetest.LoopAnswer, error) {
-			return openaiGoLoop
-		},
+	start := map[string]func(testing.TB) loopRunner{
+		"openai-go": func(testing.TB) loopRunner { return openaiGoLoop },
 	}
 	for _, agent := range enginetest.Agents {
-		run[string(agent)] = func(t testing.TB) func(context.Context, enginetest.Loop) ([]enginetest.LoopAnswer, error) {
-			return enginetest.StartLoops(t, agent).Run
-		}
+		start[string(agent)] = func(t testing.TB) loopRunner { return enginetest.StartLoops(t, agent).Run }
 	}
-	for _, client := range slices.Sorted(maps.Keys(run)) {
+	for _, client := range slices.Sorted(maps.Keys(start)) {
 		t.Run(client, func(t *testing.T) {
-			run := run[client](t)
-			seed := 10
-			for _, mode := range modes {
-				for _, stream := range []bool{false, true} {
-					seed++
-					name := fmt.Sprintf("%s stream=%v", mode, stream)
-					rec := newRecorder(t, base[mode])
-					loop := enginetest.Loop{
-						ID: name, BaseURL: rec.url + "/v1", Model: target.model, Stream: stream, Rounds: 3,
-						Users:  []string{fmt.Sprintf("%s, %s: which orders of Zürich are open?", client, name), "Move all of it – to a \"low\" shelf."},
-						Params: map[string]any{"max_tokens": 800, "temperature": 1, "seed": seed},
-					}
-					answers, err := run(t.Context(), loop)
-					if err != nil {
-						t.Errorf("%s: after %d answers: %v", name, len(answers), err)
-						continue
-					}
-					checkAnswers(t, name, loop, answers)
-					checkRecords(t, name, target, mode, answers, rec.records(t, base[mode]))
-					t.Logf("%s: history: %s", name, rec.history(t))
+			run := start[client](t)
+			for _, c := range []struct {
+				mode   string
+				stream bool
+				seed   int // SGLang ignores it; with 13 the random model on vLLM makes two calls at a time
+			}{{proxy.ModeTokenIn, false, 13}, {proxy.ModeTokenIn, true, 11}, {proxy.ModeOwned, false, 13}, {proxy.ModeOwned, true, 12}} {
+				name := fmt.Sprintf("%s stream=%v", c.mode, c.stream)
+				rec := newRecorder(t, base[c.mode])
+				loop := enginetest.Loop{
+					ID: name, BaseURL: rec.url + "/v1", Model: target.model, Stream: c.stream, Rounds: 3,
+					Users:  []string{fmt.Sprintf("%s, %s: which orders of Zürich are open?", client, name), "Move all of it – to a \"low\" shelf."},
+					Params: map[string]any{"max_tokens": 800, "temperature": 1, "seed": c.seed},
 				}
+				answers, err := run(t.Context(), loop)
+				if err != nil {
+					t.Errorf("%s: after %d answers: %v", name, len(answers), err)
+					continue
+				}
+				checkAnswers(t, name, loop, answers)
+				checkRecords(t, name, target, c.mode, answers, rec.records(t, base[c.mode]))
+				t.Logf("%s: history: %s", name, rec.history(t))
 			}
 		})
 	}
