@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/toolsidecar/sidecar/internal/enginetest"
 	"github.com/toolsidecar/sidecar/internal/proxy"
@@ -174,7 +175,7 @@ type recorder struct {
 	url     string
 	serving sync.WaitGroup // a client may go on before a handler has returned
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards passed while requests are served
 	passed []*passage
 }
 
@@ -230,23 +231,23 @@ func (c *copying) Write(p []byte) (int, error) {
 
 func (c *copying) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// records are the sidecar's, in the order of the requests.
+// records are the sidecar's, in the order of the requests. They are written when a
+// request has ended, which a client that has read [DONE] does not wait for.
 func (r *recorder) records(t *testing.T, base string) []proxy.Record {
 	t.Helper()
 	r.serving.Wait()
-	all := sessions(t, base)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var list []proxy.Record
-	for _, p := range r.passed {
-		rec, ok := all[p.id]
-		if !ok {
-			t.Errorf("no record of request %q: %.300s", p.id, p.reply)
-			continue
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		all := sessions(t, base)
+		var list []proxy.Record
+		for _, p := range r.passed {
+			if rec, ok := all[p.id]; ok {
+				list = append(list, rec)
+			}
 		}
-		list = append(list, rec)
+		if len(list) == len(r.passed) || time.Now().After(deadline) {
+			return list
+		}
 	}
-	return list
 }
 
 // chatMessage is a message of a request or a reply. Members tell null from absent.
@@ -270,8 +271,6 @@ func (m chatMessage) calls() (calls []wireCall) {
 // members of its messages, and what it wrote anew.
 func (r *recorder) history(t *testing.T) string {
 	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var last struct{ Messages []chatMessage }
 	if err := json.Unmarshal(r.passed[len(r.passed)-1].request, &last); err != nil {
 		t.Fatal(err)
