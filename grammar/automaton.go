@@ -119,6 +119,9 @@ type config struct {
 	chain     *config // of the same hash
 	lone      *frame  // see place
 	low       *config // see place; nil: not known
+
+	class   *[256]uint8 // see Classes; kept where a place may come again and again
+	classes int
 }
 
 func newSource(p *program) (*source, error) {
@@ -373,6 +376,19 @@ func (p *program) subsume(ts []thread) []thread {
 // Classes finds out which bytes lead to the same.
 func (a *source) Classes(s uint32, class *[256]uint8) int {
 	c := a.places[s].c
+	if c.lone == nil {
+		return a.classesOf(c, class)
+	}
+	if c.class == nil {
+		c.class = new([256]uint8)
+		c.classes = a.classesOf(c, c.class)
+		a.kept += 256
+	}
+	*class = *c.class
+	return c.classes
+}
+
+func (a *source) classesOf(c *config, class *[256]uint8) int {
 	if len(c.threads) == 1 {
 		switch n := &a.p.nodes[c.threads[0].node]; n.op {
 		case opByte:

@@ -123,13 +123,15 @@ func (t *table) mask(v *Vocabulary, s *state) (*Mask, error) {
 		same = t.canonical(s)
 	}
 	m := same.mask.Load()
-	if m == nil {
-		w := walkers.Get().(*walker)
-		defer walkers.Put(w)
-		var err error
-		if m, err = w.mask(t, v, same); err != nil {
-			return nil, err
-		}
+	if m != nil {
+		s.mask.Store(m)
+		return m, nil
+	}
+	w := walkers.Get().(*walker)
+	defer walkers.Put(w)
+	m, err := w.mask(t, v, same)
+	if err != nil {
+		return nil, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -259,20 +261,21 @@ func (w *walker) all(s *state) error {
 	}
 	r := w.t.rowOf(s)
 	w.special(s)
-	if r.text == nil {
+	text := w.t.textOf(s)
+	if text == noText {
 		return w.outside(s, r)
 	}
-	sl := w.v.slice(r.text.Chars)
-	w.base = sl.within(r.text.Max)
-	if !r.text.Free {
-		for i := range len(r.text.Ends) {
-			if err := w.below(w.v.leaving(sl, r.text.Ends[i]), s); err != nil {
+	sl := w.v.slice(text.Chars)
+	w.base = sl.within(text.Max)
+	if !text.Free {
+		for i := range len(text.Ends) {
+			if err := w.below(w.v.leaving(sl, text.Ends[i]), s); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return w.free(s, r.text, sl)
+	return w.free(s, text, sl)
 }
 
 // free adds the tokens that leave a free run: what precedes its end is
@@ -337,12 +340,15 @@ func (w *walker) outside(s *state, r *row) error {
 			if id := t.id[from]; id >= 0 {
 				w.reached(id)
 			}
-			if text := w.t.rowOf(n).text; b == '"' && text != nil && !text.Chars.Has('"') {
-				err = w.open(n, text)
-			} else {
-				err = w.subtree(t, n, from+1, t.end[from])
+			if b == '"' {
+				if text := w.t.textOf(n); text != noText && !text.Chars.Has('"') {
+					if err := w.open(n, text); err != nil {
+						return err
+					}
+					continue
+				}
 			}
-			if err != nil {
+			if err := w.subtree(t, n, from+1, t.end[from]); err != nil {
 				return err
 			}
 		}

@@ -36,7 +36,7 @@ type state struct {
 type row struct {
 	*shape
 	next []atomic.Pointer[state] // by class; nil: not asked yet
-	text *Text                   // nil: none
+	text atomic.Pointer[Text]    // nil: not asked yet
 }
 
 // A shape sorts bytes into classes, see Source.
@@ -123,10 +123,6 @@ func (t *table) look(s *state) *row {
 	var class [256]uint8
 	if s != dead {
 		n = t.src.Classes(s.id, &class)
-		if text, ok := t.src.Text(s.id); ok {
-			r.text = &text
-			t.kept += 80
-		}
 	}
 	if r.shape = t.shapes[class]; r.shape == nil {
 		r.shape = &shape{class: class, n: n}
@@ -148,6 +144,29 @@ func (t *table) look(s *state) *row {
 		s.row.Store(r)
 	}
 	return r
+}
+
+// noText is that of states outside of runs.
+var noText = &Text{}
+
+// textOf is the run that s stands in; noText if none.
+func (t *table) textOf(s *state) *Text {
+	r := t.rowOf(s)
+	if x := r.text.Load(); x != nil {
+		return x
+	}
+	if s == dead {
+		return noText
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := noText
+	if text, ok := t.src.Text(s.id); ok {
+		x = &text
+		t.kept += 80
+	}
+	r.text.Store(x)
+	return x
 }
 
 // next is where b leads from s.
