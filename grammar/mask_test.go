@@ -173,7 +173,7 @@ func TestMatcherRefuses(t *testing.T) {
 		t.Errorf("forced %q", f)
 	}
 	call, _ := v.Tokenizer().ID("<tool_call>")
-	for _, id := range []int32{call, v.Ends()[0], 1 << 30, -1, tokentest.Single(v, 'x')} {
+	for _, id := range []int32{call, v.Ends()[0], 1 << 30, -1, v.Single('x')} {
 		if err := m.Advance(id); err == nil {
 			t.Errorf("token %d is taken", id)
 		}

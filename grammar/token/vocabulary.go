@@ -242,6 +242,14 @@ func (v *Vocabulary) Words() int { return (v.size + 63) / 64 }
 // Tokenizer is what the vocabulary was made of.
 func (v *Vocabulary) Tokenizer() *tokenizer.Tokenizer { return v.tok }
 
+// Single is the token of one byte alone, -1 if there is none.
+func (v *Vocabulary) Single(b byte) int32 {
+	if i := v.trie.first[b]; i < v.trie.first[int(b)+1] {
+		return v.trie.id[i]
+	}
+	return -1
+}
+
 // Ends are the tokens that end a turn.
 func (v *Vocabulary) Ends() []int32 { return slices.Clone(v.ends) }
 

@@ -225,7 +225,7 @@ func Walk(t T, g *token.Grammar, w *Twin, rng *rand.Rand, n int, visit func(m *t
 		case hurry && len(rest) == 0:
 			id = v.Ends()[0]
 		case hurry:
-			id = Single(v, rest[0])
+			id = v.Single(rest[0])
 			rest = rest[1:]
 		default:
 			id = Draw(rng, mask)
@@ -267,16 +267,6 @@ func Ranks(t T, more ...string) *tokenizer.Tokenizer {
 		t.Fatalf("ranks: %v", err)
 	}
 	return tok
-}
-
-// Single is the first token of one byte.
-func Single(v *token.Vocabulary, b byte) int32 {
-	for id := range int32(v.Size()) {
-		if x, _, ok := v.Tokenizer().Token(id); ok && len(x) == 1 && x[0] == b && !v.Tokenizer().IsAdded(id) {
-			return id
-		}
-	}
-	return -1
 }
 
 // Draw picks one of some allowed tokens; -1 if there is none.

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	grammarbench "github.com/toolsidecar/sidecar/bench/grammar"
+	"github.com/toolsidecar/sidecar/grammar"
+	"github.com/toolsidecar/sidecar/grammar/token"
+	"github.com/toolsidecar/sidecar/models/tokenizer"
+)
+
+type grammarBench struct {
+	schemas, suite, vocabulary, file, out string
+	language, draft                       string
+	subsets                               []string
+	formats, peers                        bool
+	answers                               int
+}
+
+func newBenchGrammarCmd() *cobra.Command {
+	var b grammarBench
+	cmd := &cobra.Command{
+		Use:   "grammar (--schemas DIR | --suite DIR) [flags]",
+		Short: "Judge labelled instances by token masks, and time compiling and masking",
+		Long: `Compiles every schema below DIR, walks its instances token by token, and asks
+for the mask before each token. An instance is accepted if all of its tokens
+were allowed and then the end of the turn. Times are in µs: compile_us from
+schema bytes to the first mask; mask_us of the first answer over a fresh
+grammar, each mask written out; warm_mask_us of masks that are known. Let the
+machine be idle.
+
+A file of --schemas is {schema, tests:[{valid,data}]}; one of --suite has the
+official form, and remotes beside the tests are given as documents.`,
+		Example: `  sidecar bench grammar --schemas schemas/ --subset BFCL --json report.json
+  sidecar bench grammar --suite JSON-Schema-Test-Suite/tests/draft7`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return b.run(cmd)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&b.schemas, "schemas", "", "`DIR` of files {schema, tests}, read with all folders below it")
+	f.StringVar(&b.suite, "suite", "", "`DIR` of the official test suite or a part of it")
+	f.StringVar(&b.vocabulary, "tokenizer", "", "tokenizer.json or *.tiktoken `FILE` (default: Qwen3's vocabulary)")
+	f.StringVar(&b.file, "json", "", "write the report to `FILE`, - for standard output")
+	f.StringVar(&b.out, "out", "table", "what is printed: table, markdown or none")
+	f.StringVar(&b.language, "language", "gen", "gen: what a model is held to")
+	f.StringVar(&b.draft, "draft", "", "draft of schemas that don't say: 2020-12, 2019-09, 7, 6 or 4 (default: 2020-12, or what the suite's folder says)")
+	f.StringSliceVar(&b.subsets, "subset", nil, "only files below these `FOLDERS` of DIR")
+	f.BoolVar(&b.formats, "formats", true, "format asserts; a suite's file says itself")
+	f.BoolVar(&b.peers, "peers", false, "measure xgrammar, llguidance and outlines-core on the same tokens (see make peers)")
+	f.IntVar(&b.answers, "answers", 1, "answers over a fresh grammar that are timed for mask_us")
+	return cmd
+}
+
+func (b *grammarBench) run(cmd *cobra.Command) error {
+	if (b.schemas == "") == (b.suite == "") {
+		return &usageError{errors.New("bench grammar: give either --schemas or --suite"), "as in: sidecar bench grammar --schemas DIR"}
+	}
+	if b.answers < 1 || !slices.Contains([]string{"table", "markdown", "none"}, b.out) {
+		return &usageError{fmt.Errorf("bench grammar: --answers %d, --out %s", b.answers, b.out), "answers are at least 1; print table, markdown or none"}
+	}
+	v, path, err := openVocabulary(b.vocabulary)
+	if err != nil {
+		return err
+	}
+	var cases []grammarbench.Case
+	var documents map[string][]byte
+	if b.schemas != "" {
+		cases, err = grammarbench.Schemas(b.schemas)
+	} else {
+		cases, documents, err = grammarbench.Suite(b.suite)
+	}
+	if err != nil {
+		return fmt.Errorf("bench grammar: %w", err)
+	}
+	cases = slices.DeleteFunc(cases, func(c grammarbench.Case) bool {
+		return len(b.subsets) > 0 && !slices.ContainsFunc(b.subsets, func(s string) bool { return strings.HasPrefix(c.File, strings.TrimSuffix(s, "/")+"/") })
+	})
+	if len(cases) == 0 {
+		return &usageError{fmt.Errorf("bench grammar: no schema in --subset %s", strings.Join(b.subsets, ",")), "a subset is a folder of DIR"}
+	}
+	compile, err := b.compiler(v, documents)
+	if err != nil {
+		return err
+	}
+	r, err := grammarbench.Run(grammarbench.Config{Vocabulary: v, Compile: compile, Answers: b.answers}, cases)
+	if err != nil {
+		return fmt.Errorf("bench grammar: %w", err)
+	}
+	if b.peers {
+		if r.Peers, err = grammarbench.Peers(cmd.Context(), v, path, cases, cmd.ErrOrStderr()); err != nil {
+			return fmt.Errorf("bench grammar: %w", err)
+		}
+	}
+	return b.write(cmd, r)
+}
+
+func (b *grammarBench) write(cmd *cobra.Command, r *grammarbench.Report) error {
+	table := cmd.OutOrStdout()
+	if b.file == "-" {
+		table = cmd.ErrOrStderr()
+		if err := writeJSON(cmd.OutOrStdout(), r); err != nil {
+			return err
+		}
+	} else if b.file != "" {
+		raw, err := json.MarshalIndent(r, "", "  ")
+		if err == nil {
+			err = os.WriteFile(b.file, append(raw, '\n'), 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	var err error
+	switch b.out {
+	case "table":
+		err = grammarbench.Table(table, r, false)
+	case "markdown":
+		err = grammarbench.Table(table, r, true)
+	}
+	return err
+}
+
+// openVocabulary loads a tokenizer, with the tokens of models that end a turn.
+func openVocabulary(path string) (v *token.Vocabulary, file string, err error) {
+	tok := tokenizer.Qwen3()
+	if path != "" {
+		if tok, err = tokenizer.Load(path); err != nil {
+			return nil, "", err
+		}
+	}
+	for _, end := range []string{"<|im_end|>", "<|eot_id|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "</s>"} {
+		if id, ok := tok.ID(end); ok {
+			v, err = token.NewVocabulary(tok, id)
+			return v, path, err
+		}
+	}
+	return nil, "", fmt.Errorf("vocabulary %s has no token that is known to end a turn", tok.Name())
+}
+
+// compiler is how a language is compiled.
+func (b *grammarBench) compiler(v *token.Vocabulary, documents map[string][]byte) (func(grammarbench.Case) (*token.Grammar, error), error) {
+	switch b.language {
+	case "gen":
+		return func(c grammarbench.Case) (*token.Grammar, error) {
+			checked, err := grammar.Compile(grammar.Tool{Name: c.File, Schema: c.Schema}, grammar.Open)
+			if err != nil {
+				var at *grammar.SchemaError
+				if errors.As(err, &at) {
+					return nil, &grammarbench.Refused{Path: at.Loc, Reason: at.Msg}
+				}
+				return nil, err
+			}
+			a, err := checked.Automaton()
+			if err != nil {
+				return nil, err
+			}
+			return token.New(v, 0, a.Source)
+		}, nil
+	}
+	return nil, &usageError{fmt.Errorf("bench grammar: --language %s", b.language), "give accept or gen"}
+}
