@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	grammarbench "github.com/toolsidecar/sidecar/bench/grammar"
 	"github.com/toolsidecar/sidecar/grammar"
+	"github.com/toolsidecar/sidecar/grammar/accept"
 	"github.com/toolsidecar/sidecar/grammar/token"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 )
@@ -51,7 +53,7 @@ official form, and remotes beside the tests are given as documents.`,
 	f.StringVar(&b.vocabulary, "tokenizer", "", "tokenizer.json or *.tiktoken `FILE` (default: Qwen3's vocabulary)")
 	f.StringVar(&b.file, "json", "", "write the report to `FILE`, - for standard output")
 	f.StringVar(&b.out, "out", "table", "what is printed: table, markdown or none")
-	f.StringVar(&b.language, "language", "gen", "gen: what a model is held to")
+	f.StringVar(&b.language, "language", "accept", "accept: what a schema says, or gen: what a model is held to")
 	f.StringVar(&b.draft, "draft", "", "draft of schemas that don't say: 2020-12, 2019-09, 7, 6 or 4 (default: 2020-12, or what the suite's folder says)")
 	f.StringSliceVar(&b.subsets, "subset", nil, "only files below these `FOLDERS` of DIR")
 	f.BoolVar(&b.formats, "formats", true, "format asserts; a suite's file says itself")
@@ -146,9 +148,41 @@ func openVocabulary(path string) (v *token.Vocabulary, file string, err error) {
 	return nil, "", fmt.Errorf("vocabulary %s has no token that is known to end a turn", tok.Name())
 }
 
+// draftOf reads the name of a draft.
+func draftOf(name string) (accept.Draft, error) {
+	for _, d := range []struct {
+		name string
+		is   accept.Draft
+	}{{"", accept.Default}, {"2020-12", accept.Draft2020}, {"2019-09", accept.Draft2019}, {"7", accept.Draft07}, {"6", accept.Draft06}, {"4", accept.Draft04}, {"openapi-3.1", accept.OpenAPI31}} {
+		if name == d.name {
+			return d.is, nil
+		}
+	}
+	return 0, &usageError{fmt.Errorf("draft %q", name), "give 2020-12, 2019-09, 7, 6, 4 or openapi-3.1"}
+}
+
 // compiler is how a language is compiled.
 func (b *grammarBench) compiler(v *token.Vocabulary, documents map[string][]byte) (func(grammarbench.Case) (*token.Grammar, error), error) {
+	draft, err := draftOf(b.draft)
+	if err != nil {
+		return nil, err
+	}
 	switch b.language {
+	case "accept":
+		return func(c grammarbench.Case) (*token.Grammar, error) {
+			o := accept.Options{Draft: draft, Formats: b.formats && c.Formats, Documents: documents}
+			if b.draft == "" && c.Draft != "" {
+				if o.Draft, err = draftOf(strings.TrimPrefix(c.Draft, "draft")); err != nil {
+					return nil, err
+				}
+			}
+			g, err := accept.Tokens(context.Background(), v, c.Schema, o, 0)
+			var no *accept.RefusedError
+			if errors.As(err, &no) {
+				return nil, &grammarbench.Refused{Path: no.Path, Keyword: no.Keyword, Reason: no.Reason}
+			}
+			return g, err
+		}, nil
 	case "gen":
 		return func(c grammarbench.Case) (*token.Grammar, error) {
 			checked, err := grammar.Compile(grammar.Tool{Name: c.File, Schema: c.Schema}, grammar.Open)

@@ -42,6 +42,7 @@ type machine struct {
 	derived    map[derivation]expr
 	work       int // formulas looked at in this step
 	live       *liveness
+	shut       map[uint64]bool // see closedTo
 }
 
 type exprList []expr

@@ -37,6 +37,11 @@ func (s *Strings) Reachable(q State) (found []Outcome, exact bool) {
 		return l.outcomes, l.exact
 	}
 	b, count := s.split(q)
+	if found, ok := s.reachListed(b); ok {
+		s.reached[q] = lookahead{found, true}
+		s.bytes += 64 + 40*len(found)
+		return found, true
+	}
 	if b.ways == nil {
 		b.ways = s.findWays(b.form)
 		for _, l := range b.ways.layers {

@@ -63,6 +63,8 @@ type base struct {
 	free     atomic.Int32                         // plain: as text.free
 	live     []*predicate                         // free: those that only their length can still fail
 	ways     *ways                                // see reach.go; guarded by mu
+	sorted   *[256]uint8                          // see classes.go; guarded by mu
+	most     int                                  // the largest class of sorted
 }
 
 const deadEnd = 3 // an edge: the byte doesn't fit

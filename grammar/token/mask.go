@@ -221,6 +221,9 @@ func (w *walker) take() *Mask {
 	for i, d := range w.dirty {
 		for ; d != 0; d &= d - 1 {
 			at := i*64 + bits.TrailingZeros64(d)
+			if w.found[at] == 0 {
+				continue
+			}
 			if n <= maxPatches {
 				m.patches = append(m.patches, patch{uint32(at), w.found[at]})
 			} else {
@@ -264,6 +267,9 @@ func (w *walker) all(s *state) error {
 	text := w.t.textOf(s)
 	if text == noText {
 		return w.outside(s, r)
+	}
+	if text.Behind != nil {
+		return w.words(s, text)
 	}
 	sl := w.v.slice(text.Chars)
 	w.base = sl.within(text.Max)
@@ -311,6 +317,106 @@ func (w *walker) free(s *state, text *Text, sl *slice) error {
 	w.leaves = nil
 	return nil
 }
+
+// words adds the tokens of a run that ends unlike others where it is a word.
+func (w *walker) words(s *state, text *Text) error {
+	t := &w.v.trie
+	if text.Closed {
+		if err := w.below(w.v.leaving(w.v.slice(AnyChar), '\\'), s); err != nil {
+			return err
+		}
+	} else if err := w.others(s, text); err != nil {
+		return err
+	}
+	for i, word := range text.Words {
+		at, end, ok := w.along(word, 0, uint32(len(t.b)), text.Closed)
+		if ok {
+			at, ok = t.child('"', at, end)
+		}
+		if !ok {
+			continue
+		}
+		for _, id := range t.id[at:t.end[at]] {
+			if id >= 0 {
+				w.remove(id)
+			}
+		}
+		n, err := w.t.behind(text, i)
+		if err != nil {
+			return err
+		}
+		if n == dead {
+			continue
+		}
+		if t.id[at] >= 0 {
+			w.add(t.id[at])
+		}
+		if err := w.subtree(t, n, at+1, t.end[at]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// others adds the tokens of a run that is no word.
+func (w *walker) others(s *state, text *Text) error {
+	sl := w.v.slice(text.Chars)
+	w.base = sl.within(-1)
+	ls := w.v.behind(sl, '"')
+	i := ls.trie.first['"']
+	if i == ls.trie.first['"'+1] {
+		return nil
+	}
+	other, err := w.t.behind(text, -1)
+	if err != nil {
+		return err
+	}
+	if other != dead {
+		w.leaves, w.least, w.most = ls.by, 0, far
+		if ls.trie.id[i] >= 0 {
+			w.reached(ls.trie.id[i])
+		}
+		if err := w.subtree(&ls.trie, other, i+1, ls.trie.end[i]); err != nil {
+			return err
+		}
+		w.leaves = nil
+	}
+	// Whether these are words isn't seen by their bytes.
+	for _, id := range ls.spelled {
+		w.remove(id)
+		b, _, _ := w.v.tok.Token(id)
+		n := s
+		for i := 0; i < len(b) && n != dead; i++ {
+			if n, err = w.next(n, b[i]); err != nil {
+				return err
+			}
+		}
+		if n != dead {
+			w.add(id)
+		}
+	}
+	return nil
+}
+
+// along follows a word through the nodes from at to end of the vocabulary's
+// trie, and adds the tokens on the way if told so. It returns the children of
+// its last byte.
+func (w *walker) along(word string, at, end uint32, add bool) (uint32, uint32, bool) {
+	t := &w.v.trie
+	for k := range len(word) {
+		i, ok := t.child(word[k], at, end)
+		if !ok {
+			return 0, 0, false
+		}
+		if add && t.id[i] >= 0 {
+			w.add(t.id[i])
+		}
+		at, end = i+1, t.end[i]
+	}
+	return at, end, true
+}
+
+func (w *walker) remove(id int32) { w.found[id>>6] &^= 1 << (id & 63) }
 
 // outside adds the tokens of the vocabulary whose bytes s can take.
 func (w *walker) outside(s *state, r *row) error {
@@ -419,6 +525,14 @@ func (w *walker) blank(n *state) error {
 // open adds the tokens that begin with the quote that led to s, beside the
 // quote alone.
 func (w *walker) open(s *state, text *Text) error {
+	if text.Closed {
+		t := &w.v.trie
+		i := t.first['"']
+		for _, word := range text.Words {
+			w.along(word, i+1, t.end[i], true)
+		}
+		return w.below(&w.v.opening(w.v.slice(AnyChar)).rest, s)
+	}
 	o := w.v.opening(w.v.slice(text.Chars))
 	for _, l := range o.pure {
 		if text.Max >= 0 && int(l.chars) > text.Max {

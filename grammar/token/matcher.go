@@ -224,30 +224,42 @@ const maxForced = 4096
 // and at most 4 KiB. It takes no step.
 func (m *Matcher) Forced() []byte {
 	var out []byte
-	for s := m.now; !m.done && s != dead && !s.accepting && len(out) < maxForced; {
-		r := m.t.rowOf(s)
-		b, ok := r.only()
-		if !ok || len(m.t.tokens(s)) > 0 {
+	for s := m.now; !m.done && s != dead && !s.accepting && len(out) < maxForced && len(m.t.tokens(s)) == 0; {
+		only, n := byte(0), dead
+		for b, k := range m.t.rowOf(s).class {
+			if k == 0 {
+				continue
+			}
+			to, err := m.t.next(s, byte(b))
+			if err != nil || to != dead && n != dead {
+				return out
+			}
+			if to != dead {
+				only, n = byte(b), to
+			}
+		}
+		if n == dead {
 			break
 		}
-		n, err := m.t.next(s, b)
-		if n == dead || err != nil {
-			break
-		}
-		out = append(out, b)
+		out = append(out, only)
 		s = n
 	}
 	return out
 }
 
-// Next are the bytes that may come next.
-func (m *Matcher) Next() []byte {
+// Next are the bytes that may come next. The error is that of the source.
+func (m *Matcher) Next() ([]byte, error) {
 	var out []byte
-	r := m.t.rowOf(m.now)
-	for b := range 256 {
-		if r.live.has(byte(b)) {
-			out = append(out, byte(b))
+	for b, k := range m.t.rowOf(m.now).class {
+		if k > 0 {
+			to, err := m.t.next(m.now, byte(b))
+			if err != nil {
+				return nil, err
+			}
+			if to != dead {
+				out = append(out, byte(b))
+			}
 		}
 	}
-	return out
+	return out, nil
 }

@@ -37,8 +37,9 @@ type leaver struct {
 // leaves are the tokens of a group by what they hold behind the run: id in the
 // trie is an index into by, whose leavers stand in the order of their chars.
 type leaves struct {
-	trie trie
-	by   [][]leaver
+	trie    trie
+	by      [][]leaver
+	spelled []int32 // tokens with \u before b
 }
 
 // opened are the tokens that begin with a quote: those whose other bytes are
@@ -147,15 +148,18 @@ func (v *Vocabulary) behind(s *slice, b byte) *leaves {
 		text []byte
 		leaver
 	}
+	ls := &leaves{}
 	all := make([]part, len(s.rest[b]))
 	for i, l := range s.rest[b] {
 		t, _, _ := v.tok.Token(l.id)
 		all[i] = part{t[l.skip:], l}
+		if bytes.Contains(t[:l.skip], []byte(`\u`)) {
+			ls.spelled = append(ls.spelled, l.id)
+		}
 	}
 	slices.SortFunc(all, func(x, y part) int {
 		return cmp.Or(bytes.Compare(x.text, y.text), cmp.Compare(x.chars, y.chars), cmp.Compare(x.id, y.id))
 	})
-	ls := &leaves{}
 	var tokens []entry
 	for i, l := range all {
 		if i == 0 || !bytes.Equal(all[i-1].text, l.text) {

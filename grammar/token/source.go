@@ -14,7 +14,8 @@ type Source interface {
 	// Accepting tells whether the text may end in s.
 	Accepting(s uint32) bool
 	// Classes puts bytes that lead to the same state into one class: class[b]
-	// is its number, or 0 if b leads nowhere. It returns the largest.
+	// is its number. It returns the largest. Bytes of class 0 lead nowhere;
+	// others may do so too.
 	Classes(s uint32, class *[256]uint8) int
 	// Text tells whether s stands within a run of characters.
 	Text(s uint32) (Text, bool)
@@ -52,6 +53,14 @@ type Text struct {
 	// Ends are the bytes that may stand behind the run, none of which begins a
 	// character of the set.
 	Ends string
+	// Words are runs that end unlike others, where Behind is set. It gives the
+	// state behind a quote that follows a word, or, for -1, any other run; it is
+	// called like the methods of the source. If Closed, words are all that may
+	// follow; else the run is free but for them, and there is no bound. No word
+	// has a character that needs an escape or has a short one.
+	Words  []string
+	Closed bool
+	Behind func(word int) (uint32, error)
 }
 
 // Chars is a set of characters as a JSON string spells them.

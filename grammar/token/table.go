@@ -1,7 +1,6 @@
 package token
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -42,27 +41,13 @@ type row struct {
 // A shape sorts bytes into classes, see Source.
 type shape struct {
 	class [256]uint8
-	n     int     // the largest class
-	live  byteSet // bytes that fit
-}
-
-// only is the one byte that fits.
-func (s *shape) only() (byte, bool) {
-	if s.n != 1 {
-		return 0, false
-	}
-	b := 0
-	for b < 255 && s.class[b] == 0 {
-		b++
-	}
-	return byte(b), !slices.Contains(s.class[b+1:], 1)
+	live  byteSet // bytes of a class
 }
 
 // A byteSet has bit b%64 of word b/64 set for its bytes.
 type byteSet [4]uint64
 
-func (s *byteSet) add(b byte)      { s[b>>6] |= 1 << (b & 63) }
-func (s *byteSet) has(b byte) bool { return s[b>>6]>>(b&63)&1 == 1 }
+func (s *byteSet) add(b byte) { s[b>>6] |= 1 << (b & 63) }
 
 // dead is where no text goes on.
 var dead = &state{}
@@ -125,7 +110,7 @@ func (t *table) look(s *state) *row {
 		n = t.src.Classes(s.id, &class)
 	}
 	if r.shape = t.shapes[class]; r.shape == nil {
-		r.shape = &shape{class: class, n: n}
+		r.shape = &shape{class: class}
 		for b, k := range class {
 			if k > 0 {
 				r.live.add(byte(b))
@@ -201,6 +186,19 @@ func (t *table) step(s *state, b byte) (*state, int, error) {
 	r.next[i].Store(n)
 	t.account()
 	return n, t.work - before, nil
+}
+
+// behind is where a quote behind a word of a run leads.
+func (t *table) behind(text *Text, word int) (*state, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id, err := text.Behind(word)
+	if err != nil {
+		return nil, err
+	}
+	n := t.state(id)
+	t.account()
+	return n, nil
 }
 
 // tokens are those that stand for themselves and that s takes.

@@ -183,6 +183,17 @@ func shared(a, b []byte) int {
 	return n
 }
 
+// child is the node of byte b among those from at to end.
+func (t *trie) child(b byte, at, end uint32) (uint32, bool) {
+	if at == 0 && end == uint32(len(t.b)) {
+		at, end = t.first[b], t.first[int(b)+1]
+	}
+	for at < end && t.b[at] < b {
+		at = t.end[at]
+	}
+	return at, at < end && t.b[at] == b
+}
+
 func (t *trie) bytes() int { return 9*len(t.b) + 4*len(t.first) }
 
 // each calls f with every token of the trie in order.
