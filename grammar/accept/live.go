@@ -307,7 +307,9 @@ func (l *liveness) restrict(f frame, a ask) ask {
 	if len(qs) == 0 || len(qs) > maxAnswers || a.goal == no {
 		return a
 	}
+	steps := l.steps
 	l.steps = 0
+	defer func() { l.steps = steps }()
 	f.ask, f.within = m.ask(a), true
 	allowed, all := no, true
 	for bits := range 1 << len(qs) {
@@ -362,27 +364,42 @@ func (l *liveness) leave(top uint32, o outcome, value uint32) answer {
 // strings tells whether a string read to q can end so that the frame can.
 func (l *liveness) strings(top uint32, p *part, q lexical.State) answer {
 	m := l.m
-	found, exact := p.reader.lex.Reachable(q)
-	best := never
-	if !exact {
-		best = perhaps
-	}
 	record := m.asks[m.frames[top].ask].record
-	for _, o := range found {
-		id := m.classAt(p.reader, o)
+	return l.outcomes(p.reader, q, func(id uint32) answer {
 		out := m.stringOutcome(p, id)
 		if !out.fits {
-			continue
+			return never
 		}
 		value := uint32(0)
 		if w := m.classes[id].word; record && w != 0 {
 			value = m.value(`"` + m.words.list[w])
 		}
-		if best = better(best, l.leave(top, out, value)); best == surely {
-			break
+		return l.leave(top, out, value)
+	})
+}
+
+// outcomes gives the best that f says of the classes that a string read to q
+// can turn out to be in, which is asked of those at hand first.
+func (l *liveness) outcomes(r *reader, q lexical.State, f func(class uint32) answer) answer {
+	best := never
+	try := func(o lexical.Outcome) bool {
+		l.steps++
+		best = better(best, f(l.m.classAt(r, o)))
+		return best == surely
+	}
+	if r.lex.Near(q, try) {
+		return surely
+	}
+	found, exact := r.lex.Reachable(q)
+	for _, o := range found {
+		if l.steps > l.m.limits.Search {
+			return better(best, perhaps)
+		}
+		if try(o) {
+			return surely
 		}
 	}
-	return best
+	return better(best, answerIf(exact))
 }
 
 // keys tells whether a key read to q can go on to a member after which the
@@ -390,24 +407,13 @@ func (l *liveness) strings(top uint32, p *part, q lexical.State) answer {
 func (l *liveness) keys(top uint32, q lexical.State) answer {
 	m := l.m
 	r := m.readerList[m.frames[top].keys]
-	found, exact := r.lex.Reachable(q)
-	best := never
-	if !exact {
-		best = perhaps
-	}
-	for _, o := range found {
-		if l.steps++; l.steps > m.limits.Search {
-			return better(best, perhaps)
-		}
-		c, ok := m.endKey(top, m.classAt(r, o), 0)
+	return l.outcomes(r, q, func(id uint32) answer {
+		c, ok := m.endKey(top, id, 0)
 		if !ok {
-			continue
+			return never
 		}
-		if best = better(best, l.within(c.top)); best == surely {
-			break
-		}
-	}
-	return best
+		return l.within(c.top)
+	})
 }
 
 // exists tells whether there is a value of which e is true.
@@ -456,19 +462,19 @@ func (l *liveness) existsOf(e expr, t types) answer {
 	}
 	switch t {
 	case tString:
+		if d := &m.x.nodes[e]; d.op == opStrIn || d.op == opStr && m.texts[d.n].op != textPattern {
+			return answerOf(d.op == opStrIn || m.texts[d.n].some())
+		}
 		p := &part{goal: e}
 		r, err := m.readerOf(p, false)
 		if err != nil {
 			return perhaps
 		}
-		found, exact := r.lex.Reachable(r.lex.Start())
-		for _, o := range found {
-			if m.stringOutcome(p, m.classAt(r, o)).fits {
-				return surely
-			}
-		}
-		return answerIf(exact)
+		return l.outcomes(r, r.lex.Start(), func(id uint32) answer { return answerOf(m.stringOutcome(p, id).fits) })
 	case tNumber:
+		if a := m.someNumber(m.x.conjuncts(e)); a != unasked {
+			return a
+		}
 		p := &part{goal: e}
 		t, err := m.tallyOf(p)
 		if err != nil {
@@ -595,6 +601,9 @@ func (l *liveness) object(r remains, list []expr) answer {
 
 // named is the class of a word.
 func (l *liveness) named(r *reader, w uint32) uint32 {
+	if i, ok := slices.BinarySearch(r.names, w); ok && len(r.texts) == 0 {
+		return l.m.classAt(r, lexical.Outcome{Label: i})
+	}
 	text := l.m.words.list[w]
 	q := r.lex.Start()
 	for i := range len(text) {

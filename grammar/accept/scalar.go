@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/toolsidecar/sidecar/grammar/lexical"
 	"github.com/toolsidecar/sidecar/models/jsontext"
@@ -32,6 +33,9 @@ type textPredicate struct {
 	is lexical.Predicate
 }
 
+// some tells whether a string fits; not to be asked of a pattern.
+func (r textRule) some() bool { return r.op == textFormat || r.hi < 0 || r.lo <= r.hi }
+
 type numberOp uint8
 
 const (
@@ -51,6 +55,7 @@ type numberRule struct {
 
 type numberPredicate struct {
 	numberRule
+	v  *big.Rat // integer: 1
 	is lexical.NumberPredicate
 }
 
@@ -111,7 +116,47 @@ type reader struct {
 	texts []uint32 // predicates, in the order of lex
 	names []uint32 // words, in the order of lex
 	at    map[uint32]int
+	own   bool // lex isn't common to all automata
 }
+
+// common is the machine of free strings or of a single format, which all
+// automata share: what it takes to read a date is found out once. It is nil for
+// other strings, and for formats that need memory for every text.
+func (m *machine) common(texts, words []uint32) *lexical.Strings {
+	if len(words) > 0 || len(texts) > 1 {
+		return nil
+	}
+	name, preds := "", []lexical.Predicate(nil)
+	if len(texts) == 1 {
+		p := &m.texts[texts[0]]
+		name, preds = p.val, []lexical.Predicate{p.is}
+		if p.op != textFormat || !regularFormats[p.val] {
+			return nil
+		}
+	}
+	commonReaders.Lock()
+	defer commonReaders.Unlock()
+	lex := commonReaders.byFormat[name]
+	if lex == nil {
+		var err error
+		if lex, err = lexical.NewStrings(preds, nil, lexical.Limits{}); err != nil {
+			return nil
+		}
+		commonReaders.byFormat[name] = lex
+	}
+	return lex
+}
+
+// regularFormats are those whose machines have few states, whatever is read.
+var regularFormats = map[string]bool{
+	"date": true, "time": true, "date-time": true, "duration": true, "email": true, "ipv4": true, "ipv6": true, "uri": true, "uri-reference": true,
+	"iri": true, "iri-reference": true, "uri-template": true, "uuid": true, "json-pointer": true, "relative-json-pointer": true,
+}
+
+var commonReaders = struct {
+	sync.Mutex
+	byFormat map[string]*lexical.Strings // "": free strings
+}{byFormat: map[string]*lexical.Strings{}}
 
 // A class is what a reader knows of a whole string.
 type class struct {
@@ -219,11 +264,13 @@ func (w *wants) reader() (*reader, error) {
 	for i, n := range words {
 		names[i] = m.words.list[n]
 	}
-	lex, err := lexical.NewStrings(preds, names, m.lexicalLimits())
-	if err != nil {
-		return nil, m.lexical(err)
+	if r.lex = m.common(texts, words); r.lex == nil {
+		lex, err := lexical.NewStrings(preds, names, m.lexicalLimits())
+		if err != nil {
+			return nil, m.lexical(err)
+		}
+		r.lex, r.own = lex, true
 	}
-	r.lex = lex
 	m.readers[key.String()] = r
 	m.readerList = append(m.readerList, r)
 	return r, nil
@@ -348,7 +395,7 @@ func (m *machine) number(r numberRule) (expr, error) {
 	id, ok := m.numIDs[is.Key()]
 	if !ok {
 		id = uint32(len(m.nums))
-		m.nums = append(m.nums, numberPredicate{r, is})
+		m.nums = append(m.nums, numberPredicate{r, v, is})
 		m.numIDs[is.Key()] = id
 	}
 	return m.x.atom(opNum, uint64(id)), nil
@@ -365,6 +412,48 @@ func (m *machine) numbers(list []string) (expr, error) {
 	}
 	return m.x.or(es...), nil
 }
+
+// someNumber tells whether there is a number that fits all of es, if they are
+// bounds, and integer perhaps; unasked if they aren't.
+func (m *machine) someNumber(es []expr) answer {
+	var lo, hi *numberPredicate
+	integer := false
+	for _, e := range es {
+		d := &m.x.nodes[e]
+		if d.op != opNum {
+			return unasked
+		}
+		switch p := &m.nums[d.n]; {
+		case p.op == numInteger:
+			integer = true
+		case p.op == numMin && lo == nil:
+			lo = p
+		case p.op == numMax && hi == nil:
+			hi = p
+		case len(es) == 1:
+			return surely
+		default:
+			return unasked
+		}
+	}
+	if lo == nil || hi == nil {
+		return surely
+	}
+	if !integer {
+		c := lo.v.Cmp(hi.v)
+		return answerOf(c < 0 || c == 0 && !lo.open && !hi.open)
+	}
+	least, most := floor(lo.v), floor(hi.v)
+	if !lo.v.IsInt() || lo.open {
+		least.Add(least, big.NewInt(1))
+	}
+	if hi.v.IsInt() && hi.open {
+		most.Sub(most, big.NewInt(1))
+	}
+	return answerOf(least.Cmp(most) <= 0)
+}
+
+func floor(v *big.Rat) *big.Int { return new(big.Int).Div(v.Num(), v.Denom()) }
 
 // A tally reads numbers and tells apart what some formulas ask about them.
 type tally struct {
@@ -448,7 +537,9 @@ func (m *machine) numberOutcome(p *part, v lexical.Vector) outcome {
 func (m *machine) scalarBytes() int {
 	n := 0
 	for _, r := range m.readerList {
-		n += r.lex.Bytes()
+		if r.own {
+			n += r.lex.Bytes()
+		}
 	}
 	for _, t := range m.tallies {
 		n += t.lex.Bytes()

@@ -1,7 +1,6 @@
 package lexical
 
 import (
-	"fmt"
 	"strings"
 	"sync"
 )
@@ -48,8 +47,8 @@ func byPattern(name, src string) func() *predicate { return format(name, src, -1
 
 var formats = map[string]func() *predicate{
 	"date":                  byPattern("date", dateText),
-	"time":                  byPattern("time", timeText),
-	"date-time":             byPattern("date-time", `(?:`+dateText+`)[Tt](?:`+timeText+`)`),
+	"time":                  format("time", timeText, -1, leapScan(0)),
+	"date-time":             format("date-time", dateText+`[Tt]`+timeText, -1, leapScan(len("yyyy-mm-ddT"))),
 	"duration":              byPattern("duration", `P(?:(?:`+durationDate+`)(?:T(?:`+durationTime+`))?|T(?:`+durationTime+`)|\d+W)`),
 	"email":                 format("email", mailbox(atomChars, ` !#-\[\]-~`, hostText), 254, nil),
 	"idn-email":             format("idn-email", mailbox(atomChars+`\x80-\u{10FFFF}`, ` !#-\[\]-~\x80-\u{10FFFF}`, idnText), 254, nil),
@@ -118,46 +117,69 @@ const (
 	templateText = `(?:[!#$&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~` + ucsChars + privateChars + `]|` + percent + `|\{[+#./;?&=,!@|]?` + variable + `(?:,` + variable + `)*\})*`
 )
 
-var timeText = `(?:` + hourText + `:[0-5]\d:[0-5]\d` + fraction + `(?:[Zz]|[+\-]` + hourText + `:[0-5]\d)|` + leapText() + `)`
+const timeText = hourText + `:[0-5]\d:(?:[0-5]\d|60)` + fraction + `(?:[Zz]|[+\-]` + hourText + `:[0-5]\d)`
 
-// leapText is times of second 60, which are 23:59 in UTC: an offset of +h:m
-// from there is h:m-1, of -h:m it is 23-h:59-m.
-func leapText() string {
-	whole, ahead, behind := map[string]string{}, map[string]string{}, map[string]string{}
-	aheadMinutes, behindMinutes := map[string]string{}, map[string]string{}
-	two := func(n int) string { return fmt.Sprintf("%02d", n) }
-	for h := range 24 {
-		whole[two((h+23)%24)] = `:59:60` + fraction + `\+` + two(h) + `:00`
-		ahead[two(h)] = `:[^+]*\+` + two(h) + `:`
-		behind[two(23-h)] = `:[^\-]*-` + two(h) + `:`
+// leapScan lets second 60 be where it is 23:59 in UTC alone, in a time that
+// starts after skip characters. The shape is a pattern's business. As a pattern
+// this would be one alternative for each minute of a day.
+//
+// Its state is a letter and what the letter says: s and a digit per character
+// still to skip, t and the time up to its seconds, z and hour and minute, o and
+// them and an offset.
+func leapScan(skip int) *scan {
+	return &scan{
+		start:    "s" + strings.Repeat("1", skip),
+		alphabet: []rune("+-.0123456789:TZtz"),
+		step: func(state string, r rune) string {
+			if r == outside {
+				return hasFailed
+			}
+			switch state[0] {
+			case 's':
+				if len(state) > 1 {
+					return state[:len(state)-1]
+				}
+				return "t" + string(r)
+			case 't':
+				if state += string(r); len(state) < len("thh:mm:ss") {
+					return state
+				}
+				if state[7:] != "60" {
+					return hasPassed
+				}
+				return "z" + state[1:3] + state[4:6]
+			case 'z':
+				switch r {
+				case '+', '-':
+					return "o" + state[1:] + string(r)
+				case 'Z', 'z':
+					return offsetPassed(state[1:], "+00:00")
+				}
+				return state
+			}
+			if state += string(r); len(state) < len("ohhmm+hh:mm") {
+				return state
+			}
+			return offsetPassed(state[1:5], state[5:])
+		},
+		accept: func(string) bool { return false },
 	}
-	for m := range 60 {
-		if m > 0 {
-			aheadMinutes[two(m-1)] = `:60` + fraction + `\+\d\d:` + two(m)
-		}
-		behindMinutes[two(59-m)] = `:60` + fraction + `-\d\d:` + two(m)
-	}
-	return `23:59:60` + fraction + `[Zz]|` + byTwoDigits(whole) +
-		`|(?=` + byTwoDigits(ahead) + `)` + hourText + `:` + byTwoDigits(aheadMinutes) +
-		`|(?=` + byTwoDigits(behind) + `)` + hourText + `:` + byTwoDigits(behindMinutes)
 }
 
-// byTwoDigits is what follows each number of two digits, digit by digit, so
-// that few alternatives are open at once.
-func byTwoDigits(rest map[string]string) string {
-	var alts []string
-	for tens := '0'; tens <= '9'; tens++ {
-		var ones []string
-		for one := '0'; one <= '9'; one++ {
-			if r, ok := rest[string(tens)+string(one)]; ok {
-				ones = append(ones, string(one)+r)
-			}
-		}
-		if ones != nil {
-			alts = append(alts, string(tens)+`(?:`+strings.Join(ones, "|")+`)`)
-		}
+// offsetPassed tells whether hhmm at an offset is 23:59 in UTC.
+func offsetPassed(hhmm, offset string) string {
+	minutes := func(h, m string) int {
+		return 60*(10*int(h[0]-'0')+int(h[1]-'0')) + 10*int(m[0]-'0') + int(m[1]-'0')
 	}
-	return `(?:` + strings.Join(alts, "|") + `)`
+	const day = 24 * 60
+	at, off := minutes(hhmm[:2], hhmm[2:]), minutes(offset[1:3], offset[4:])
+	if offset[0] == '+' {
+		off = day - off
+	}
+	if (at+off)%day == day-1 {
+		return hasPassed
+	}
+	return hasFailed
 }
 
 func mailbox(atom, quoted, host string) string {

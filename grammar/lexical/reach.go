@@ -304,7 +304,8 @@ func other(a, b charset, words []rune) bool {
 	return false
 }
 
-// continuations is the characters that words of t go on with, sorted.
+// continuations is the characters that words of t go on with or that scanners
+// tell apart, sorted.
 func (x *texts) continuations(t *text) []rune {
 	var rs []rune
 	for i := t.lo; i < t.hi; {
@@ -316,6 +317,15 @@ func (x *texts) continuations(t *text) []rune {
 		r, _ := utf8.DecodeRuneInString(rest)
 		rs = append(rs, r)
 		_, i, _ = x.narrow(t, r)
+	}
+	if !t.rests {
+		for i, s := range x.scans {
+			if t.scans[i] > passed {
+				rs = append(rs, s.alphabet...)
+			}
+		}
+		slices.Sort(rs)
+		rs = slices.Compact(rs)
 	}
 	return rs
 }

@@ -348,7 +348,7 @@ func (s *Strings) oneClass(text int32, lo, hi rune) int32 {
 		return -1
 	}
 	t := s.x.all[text]
-	if t.keeps || s.x.goesOn(t, lo, hi) {
+	if s.x.goesOn(t, lo, hi) {
 		return -1
 	}
 	class := int32(-1)

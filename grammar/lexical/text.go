@@ -54,7 +54,8 @@ type text struct {
 	lo, hi  int32   // words that start with it
 	depth   int32   // bytes of it that they share
 	scans   []int32 // of the scanners
-	keeps   bool    // some scanner has not failed
+	rests   bool    // all of them do
+	keeps   bool    // some scanner tells any two characters apart
 	next    []int32 // by class, for characters that no word goes on with; -1: not known
 	special map[rune]int32
 	free    int8 // whether every character leads to itself: 0 not known, 1, -1
@@ -130,9 +131,11 @@ func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 	states := make([]int32, len(x.runners))
 	scans := make([]int32, len(x.scans))
 	for i := range scans {
-		scans[i] = 1
+		scans[i] = starting
 	}
-	x.intern(text{states: states, hi: int32(len(x.words)), scans: scans, keeps: len(scans) > 0})
+	first := text{states: states, hi: int32(len(x.words)), scans: scans}
+	x.settle(&first)
+	x.intern(first)
 	if x.memory() > lim.Bytes {
 		return nil, &LimitError{"bytes", lim.Bytes}
 	}
@@ -258,17 +261,10 @@ func (x *texts) step(id int32, r rune) int32 {
 		return n
 	}
 	lo, hi, depth := x.narrow(t, r)
-	if lo == hi && !t.keeps {
+	if lo == hi && !x.tells(t, r) {
 		return x.stepClass(id, x.classOf(r))
 	}
-	n := text{lo: lo, hi: hi, depth: depth, scans: slices.Clone(t.scans)}
-	for i, s := range x.scans {
-		n.scans[i] = s.step(t.scans[i], r)
-		if len(s.states[n.scans[i]]) > x.lim.Kept {
-			return x.reached("kept", x.lim.Kept)
-		}
-	}
-	to := x.advance(t, n, x.classOf(r))
+	to := x.advance(t, text{lo: lo, hi: hi, depth: depth}, r, x.classOf(r))
 	if to >= 0 {
 		if t.special == nil {
 			t.special = map[rune]int32{}
@@ -279,7 +275,21 @@ func (x *texts) step(id int32, r rune) int32 {
 	return to
 }
 
-// stepClass is step for a character that no word goes on with.
+// tells is whether a scanner tells r from others.
+func (x *texts) tells(t *text, r rune) bool {
+	if t.rests {
+		return false
+	}
+	for i, s := range x.scans {
+		if s.tells(t.scans[i], r) {
+			return true
+		}
+	}
+	return false
+}
+
+// stepClass is step for a character that no word goes on with and that no
+// scanner tells from others.
 func (x *texts) stepClass(id, class int32) int32 {
 	t := x.all[id]
 	if t.next == nil {
@@ -290,13 +300,13 @@ func (x *texts) stepClass(id, class int32) int32 {
 		x.bytes += 4 * len(t.next)
 	}
 	if t.next[class] < 0 {
-		t.next[class] = x.advance(t, text{scans: t.scans}, class)
+		t.next[class] = x.advance(t, text{}, outside, class)
 	}
 	return t.next[class]
 }
 
 // advance completes n, what follows t after a character of class.
-func (x *texts) advance(t *text, n text, class int32) int32 {
+func (x *texts) advance(t *text, n text, r rune, class int32) int32 {
 	if x.memory() > x.lim.Bytes {
 		return x.reached("bytes", x.lim.Bytes)
 	}
@@ -314,13 +324,34 @@ func (x *texts) advance(t *text, n text, class int32) int32 {
 			return x.reached("width", x.lim.Width)
 		}
 	}
-	for i, scan := range x.scan {
-		if scan >= 0 && x.runs[i] >= 0 && x.runners[x.runs[i]].dead(n.states[x.runs[i]]) {
-			n.scans[scan] = failed
+	n.scans = t.scans
+	if !t.rests {
+		n.scans = make([]int32, len(x.scans))
+		for i, s := range x.scans {
+			n.scans[i] = s.step(t.scans[i], r)
+			if len(s.states[n.scans[i]]) > x.lim.Kept {
+				return x.reached("kept", x.lim.Kept)
+			}
+		}
+		for i, scan := range x.scan {
+			if scan >= 0 && x.runs[i] >= 0 && x.runners[x.runs[i]].dead(n.states[x.runs[i]]) {
+				n.scans[scan] = failed
+			}
 		}
 	}
-	n.keeps = slices.ContainsFunc(n.scans, func(s int32) bool { return s != failed })
+	x.settle(&n)
 	return x.intern(n)
+}
+
+// settle finds out what the scanners of t still do.
+func (x *texts) settle(t *text) {
+	t.rests = true
+	for i, s := range x.scans {
+		if t.scans[i] > passed {
+			t.rests = false
+			t.keeps = t.keeps || s.alphabet == nil
+		}
+	}
 }
 
 func (x *texts) reached(what string, max int) int32 {
@@ -330,8 +361,19 @@ func (x *texts) reached(what string, max int) int32 {
 	return -1
 }
 
-// goesOn tells whether some word of t goes on with a character of lo to hi.
+// goesOn tells whether some word of t goes on with a character of lo to hi, or
+// some scanner tells one apart.
 func (x *texts) goesOn(t *text, lo, hi rune) bool {
+	if !t.rests {
+		for i, s := range x.scans {
+			if t.scans[i] <= passed {
+				continue
+			}
+			if k, _ := slices.BinarySearch(s.alphabet, lo); s.alphabet == nil || k < len(s.alphabet) && s.alphabet[k] <= hi {
+				return true
+			}
+		}
+	}
 	if t.lo == t.hi {
 		return false
 	}
@@ -408,7 +450,7 @@ func (x *texts) isFree(id int32) bool {
 	t := x.all[id]
 	if t.free == 0 {
 		t.free = 1
-		if t.lo < t.hi || t.keeps {
+		if t.lo < t.hi || !t.rests {
 			t.free = -1
 		}
 		for class := 0; class < len(x.parts) && t.free > 0; class++ {
