@@ -329,6 +329,15 @@ func (w *walker) words(s *state, text *Text) error {
 		return err
 	}
 	for i, word := range text.Words {
+		n := dead
+		if text.Closed { // else whatever the word is, its characters may follow
+			var err error
+			if n, err = w.t.behind(text, i); err != nil {
+				return err
+			} else if n == dead {
+				continue
+			}
+		}
 		at, end, ok := w.along(word, 0, uint32(len(t.b)), text.Closed)
 		if ok {
 			at, ok = t.child('"', at, end)
@@ -336,17 +345,18 @@ func (w *walker) words(s *state, text *Text) error {
 		if !ok {
 			continue
 		}
-		for _, id := range t.id[at:t.end[at]] {
-			if id >= 0 {
-				w.remove(id)
+		if !text.Closed {
+			for _, id := range t.id[at:t.end[at]] {
+				if id >= 0 {
+					w.remove(id)
+				}
 			}
-		}
-		n, err := w.t.behind(text, i)
-		if err != nil {
-			return err
-		}
-		if n == dead {
-			continue
+			var err error
+			if n, err = w.t.behind(text, i); err != nil {
+				return err
+			} else if n == dead {
+				continue
+			}
 		}
 		if t.id[at] >= 0 {
 			w.add(t.id[at])
@@ -528,8 +538,12 @@ func (w *walker) open(s *state, text *Text) error {
 	if text.Closed {
 		t := &w.v.trie
 		i := t.first['"']
-		for _, word := range text.Words {
-			w.along(word, i+1, t.end[i], true)
+		for k, word := range text.Words {
+			if n, err := w.t.behind(text, k); err != nil {
+				return err
+			} else if n != dead {
+				w.along(word, i+1, t.end[i], true)
+			}
 		}
 		return w.below(&w.v.opening(w.v.slice(AnyChar)).rest, s)
 	}
