@@ -31,6 +31,8 @@ type Automaton struct {
 	m      *machine
 	states map[config]State
 	bytes  int
+	made   int  // steps
+	full   bool // the limit of memory was reached
 }
 
 const rowsPerPage = 64
@@ -108,7 +110,8 @@ func (a *Automaton) step(s State, b byte) (State, error) {
 			return State(n), nil
 		}
 	}
-	if a.bytes+a.m.bytes() > a.limits.Memory {
+	if a.made++; a.full || a.made%64 == 0 && a.bytes+a.m.bytes() > a.limits.Memory {
+		a.full = true
 		return 0, &LimitError{"memory", a.limits.Memory}
 	}
 	a.m.work = 0
@@ -145,7 +148,7 @@ func (a *Automaton) intern(c config) State {
 	s := State(len(a.states))
 	pages := *a.rows.Load()
 	if int(s/rowsPerPage) == len(pages) {
-		more := append(pages[:len(pages):len(pages)], new([rowsPerPage]row))
+		more := append(pages, new([rowsPerPage]row)) // readers know no more than they have
 		a.rows.Store(&more)
 		pages = more
 		a.bytes += rowsPerPage*112 + 8

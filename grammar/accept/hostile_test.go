@@ -89,6 +89,63 @@ func hostile() map[string][2]string {
 		fmt.Fprintf(&b, `{"patternProperties":{"^a{%d}":{"type":"string"}},"minProperties":1}`, i+1)
 	}
 	all["200 patterns denied"] = [2]string{b.String() + `]}}`, `{"a":1}`}
+	for _, n := range []int{200, 2000} {
+		for _, k := range []string{"oneOf", "anyOf"} {
+			b.Reset()
+			fmt.Fprintf(&b, `{"unevaluatedProperties":false,%q:[`, k)
+			for i := range n {
+				if i > 0 {
+					b.WriteByte(',')
+				}
+				fmt.Fprintf(&b, `{"properties":{"k":{"const":"v%d"},"x%d":{"type":"integer"},"o":{"type":"object","properties":{"z":{"const":%d}}}},"required":["k"]}`, i, i, i)
+			}
+			all[fmt.Sprintf("%s of %d, unevaluated", k, n)] = [2]string{b.String() + `]}`, `{"o":{"z":7},"x7":1,"k":"v7"}`}
+		}
+	}
+	b.Reset()
+	b.WriteString(`{"type":"array","uniqueItems":true,"items":{"type":["integer","object"]}}`)
+	var items []string
+	for i := range 3000 {
+		items = append(items, fmt.Sprintf(`%d,{"a":%d}`, i, i))
+	}
+	all["6,000 unique items"] = [2]string{b.String(), "[" + strings.Join(items, ",") + "]"}
+	all["a constant array of 6,000"] = [2]string{`{"const":[` + strings.Join(items, ",") + `]}`, "[" + strings.Join(items, ",") + "]"}
+	all["an enum of 3,000 arrays"] = [2]string{`{"enum":[[` + strings.Join(items, "],[") + `]]}`, `[77,{"a":77}]`}
+	b.Reset()
+	b.WriteString(`{"patternProperties":{`)
+	for i := range 300 {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `"a.*%d":{"type":["string","integer"]}`, i)
+	}
+	all["300 patterns of keys"] = [2]string{b.String() + `}}`, `{"ab12":1}`}
+	b.Reset()
+	b.WriteString(`{"dependentSchemas":{`)
+	for i := range 1000 {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `"a%d":{"required":["a%d"]}`, i, i+1)
+	}
+	all["a chain of 1,000 dependentSchemas"] = [2]string{b.String() + `}}`, ``}
+	b.Reset()
+	for range 200 {
+		b.WriteString(`{"not":{"contains":`)
+	}
+	all["200 not contains"] = [2]string{b.String() + `true` + strings.Repeat("}}", 200), `[[[[]]]]`}
+	b.Reset()
+	b.WriteString(`{"allOf":[`)
+	for i := range 60 {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"contains":{"multipleOf":%d},"minContains":3},{"anyOf":[{"maxItems":%d},{"contains":{"minimum":%d}}]}`, i+2, i, i)
+	}
+	all["60 contains with alternatives"] = [2]string{b.String() + `]}`, ``}
+	all["a long text"] = [2]string{`{"type":"string","maxLength":1000000}`, `"` + strings.Repeat("é", 200_000) + `"`}
+	all["a long array"] = [2]string{`{"type":"array","maxItems":1000000,"items":{"type":"integer"}}`, `[` + strings.Repeat("12,", 100_000) + `1]`}
+	all["a deep text"] = [2]string{`{}`, strings.Repeat("[", 512) + strings.Repeat("]", 512)}
 	return all
 }
 

@@ -27,12 +27,14 @@ func worse(a, b answer) answer  { return min(a, b) }
 
 type liveness struct {
 	m     *machine
-	some  map[expr]answer      // is there a value?
-	open  map[expr]int         // being looked at, and how deep
-	low   int                  // the least deep of open that an answer relied on
-	rest  map[remains]answer   // can an open object or array be ended?
-	frame map[uint32]answer    // can what a frame is within be read, and the frame ended?
-	past  map[leaving]answer   // the same after what it is within
+	some  map[expr]answer    // is there a value?
+	open  map[expr]int       // being looked at, and how deep
+	low   int                // the least deep of open that an answer relied on
+	rest  map[remains]answer // can an open object or array be ended?
+	frame map[uint32]answer  // can what a frame is within be read, and the frame ended?
+	past  map[leaving]answer // the same after what it is within
+	key   map[keyed]answer   // and with a key of that class
+	runs  map[uint64][]run
 	steps int                  // of this search
 	count int                  // of searches that ended in perhaps
 	table map[*reader][]uint32 // classes that a string can turn out to be in, if that is certain
@@ -52,15 +54,17 @@ type leaving struct {
 	value   uint32
 }
 
+type keyed struct{ frame, class uint32 }
+
 func newLiveness(m *machine) *liveness {
 	return &liveness{
 		m: m, some: map[expr]answer{}, open: map[expr]int{}, rest: map[remains]answer{}, frame: map[uint32]answer{},
-		past: map[leaving]answer{}, low: 1 << 30,
+		past: map[leaving]answer{}, key: map[uint64]answer{}, key: map[keyed]answer{}, runs: map[uint64][]run{}, low: 1 << 30,
 	}
 }
 
 func (l *liveness) bytes() int {
-	return 24 * (len(l.some) + len(l.frame) + 2*len(l.rest) + 2*len(l.past))
+	return 24 * (len(l.some) + len(l.frame) + len(l.key) + 2*len(l.rest) + 2*len(l.past) + len(l.key))
 }
 
 // alive tells whether some text that goes on from c fits.
@@ -165,42 +169,24 @@ func answerOf(b bool) answer {
 // split takes the alternatives of a goal one by one.
 func (l *liveness) split(r remains) answer {
 	x := l.m.x
+	t := tArray
+	if r.reader != nil {
+		t = tObject
+	}
 	list := x.conjuncts(r.goal)
 	for i, e := range list {
-		d := x.nodes[e]
-		var alts []expr
-		switch {
-		case d.op == opOr:
-			alts = d.args
-		case d.op == opOne:
-			for k := range d.args {
-				alts = append(alts, x.and(d.args[k], x.neg(x.or(slices.Delete(slices.Clone(d.args), k, k+1)...))))
-			}
-		case d.op == opNot && x.nodes[d.args[0]].op == opOne:
-			one := x.nodes[d.args[0]].args
-			alts = append(alts, x.neg(x.or(one...)))
-			for k := range one { // two of them
-				for n := range one[:k] {
-					alts = append(alts, x.and(one[k], one[n]))
-				}
-			}
-		case d.op == opNot && x.nodes[d.args[0]].op == opHas && l.m.sets.len(set(x.nodes[d.args[0]].n)) > 1:
-			l.m.sets.each(set(x.nodes[d.args[0]].n), func(w uint32) bool {
-				alts = append(alts, x.neg(x.atom(opHas, uint64(l.m.sets.of(w)))))
-				return true
-			})
-		default:
+		n, alt := l.alternatives(e)
+		if n == 0 {
 			continue
 		}
-		others := slices.Delete(slices.Clone(list), i, i+1)
-		t := tArray
-		if r.reader != nil {
-			t = tObject
-		}
+		others := x.and(slices.Delete(slices.Clone(list), i, i+1)...)
 		best := never
-		for _, alt := range alts {
+		for k := range n {
+			if l.steps > l.m.limits.Search {
+				return better(best, perhaps)
+			}
 			q := r
-			q.goal = l.m.about(x.and(append(slices.Clone(others), alt)...), t)
+			q.goal = l.m.about(x.and(others, alt(k)), t)
 			if best = better(best, l.ended(q)); best == surely {
 				break
 			}
@@ -211,6 +197,47 @@ func (l *liveness) split(r remains) answer {
 		return l.array(r, list)
 	}
 	return l.object(r, list)
+}
+
+// alternatives gives formulas of which one must be true for e to be; none if e
+// is an atom or the opposite of one.
+func (l *liveness) alternatives(e expr) (n int, alt func(int) expr) {
+	m, x := l.m, l.m.x
+	d := x.nodes[e]
+	switch {
+	case d.op == opOr:
+		return len(d.args), func(i int) expr { return d.args[i] }
+	case d.op == opOne:
+		return len(d.args), func(i int) expr {
+			l.steps += len(d.args) / 16
+			return x.and(d.args[i], x.neg(x.or(slices.Delete(slices.Clone(d.args), i, i+1)...)))
+		}
+	case d.op != opNot:
+		return 0, nil
+	}
+	switch d = x.nodes[d.args[0]]; {
+	case d.op == opOne: // none, or two
+		k := len(d.args)
+		return 1 + k*k, func(i int) expr {
+			if i == 0 {
+				return x.neg(x.or(d.args...))
+			}
+			p, q := (i-1)/k, (i-1)%k
+			if p <= q {
+				l.steps++
+				return no
+			}
+			return x.and(d.args[p], d.args[q])
+		}
+	case d.op == opHas && m.sets.len(set(d.n)) > 1:
+		var words []uint32
+		m.sets.each(set(d.n), func(w uint32) bool {
+			words = append(words, w)
+			return true
+		})
+		return len(words), func(i int) expr { return x.neg(x.atom(opHas, uint64(m.sets.of(words[i])))) }
+	}
+	return 0, nil
 }
 
 // within tells whether what a frame is within can be read, and the frame ended.
@@ -387,7 +414,7 @@ func (l *liveness) outcomes(r *reader, q lexical.State, f func(class uint32) ans
 		best = better(best, f(l.m.classAt(r, o)))
 		return best == surely
 	}
-	if r.lex.Near(q, try) {
+	if !r.lex.OnlyLists() && r.lex.Near(q, try) {
 		return surely
 	}
 	found, exact := r.lex.Reachable(q)
@@ -408,11 +435,18 @@ func (l *liveness) keys(top uint32, q lexical.State) answer {
 	m := l.m
 	r := m.readerList[m.frames[top].keys]
 	return l.outcomes(r, q, func(id uint32) answer {
-		c, ok := m.endKey(top, id, 0)
-		if !ok {
-			return never
+		key := keyed{top, id}
+		a := l.key[key]
+		if a == unasked {
+			a = never
+			if c, ok := m.endKey(top, id, 0); ok {
+				a = l.within(c.top)
+			}
+			if l.steps <= m.limits.Search {
+				l.key[key] = a
+			}
 		}
-		return l.within(c.top)
+		return a
 	})
 }
 
@@ -754,25 +788,25 @@ func (l *liveness) array(r remains, list []expr) answer {
 		}
 		return goal
 	}
-	length, wanted := uint64(maxCount), uint64(0)
-	for _, e := range list {
-		if d := &x.nodes[e]; d.op == opSome {
-			wanted = max(wanted, d.n)
+	length := uint64(maxCount)
+	if rule, off, ok := l.lone(list); ok {
+		if n := l.itemsFrom(rule, off); n.length < length {
+			length = n.length
+		} else {
+			out = worse(out, n.sure)
 		}
-	}
-	for i := range prefix + 1 {
-		if uint64(i) >= most || uint64(i) >= max(least, wanted) && i < prefix && wanted == 0 {
-			break
+	} else {
+		for i := 0; i <= prefix && uint64(i) < most; i++ {
+			if l.steps++; l.steps > m.limits.Search {
+				return perhaps
+			}
+			a := l.exists(at(i))
+			if a == never {
+				length = uint64(i)
+				break
+			}
+			out = worse(out, a)
 		}
-		if l.steps++; l.steps > m.limits.Search {
-			return perhaps
-		}
-		a := l.exists(at(i))
-		if a == never {
-			length = uint64(i)
-			break
-		}
-		out = worse(out, a)
 	}
 	length = min(length, most)
 	if unique != nil {
@@ -821,6 +855,58 @@ func (l *liveness) array(r remains, list []expr) answer {
 		out = worse(out, perhaps)
 	}
 	return out
+}
+
+// lone gives the opItems of a goal in which nothing else is about single items.
+func (l *liveness) lone(list []expr) (rule uint64, off uint32, ok bool) {
+	for _, e := range list {
+		switch d := &l.m.x.nodes[e]; d.op {
+		case opItems:
+			if ok {
+				return 0, 0, false
+			}
+			rule, off, ok = d.n, d.m, true
+		case opMin, opMax, opUnique:
+		default:
+			return 0, 0, false
+		}
+	}
+	return rule, off, ok
+}
+
+// A run is how many items there can be from one on, and whether that is
+// certain if there is no end to them.
+type run struct {
+	length uint64
+	sure   answer
+}
+
+// itemsFrom is the run of a rule from an item on.
+func (l *liveness) itemsFrom(rule uint64, off uint32) run {
+	runs, ok := l.runs[rule]
+	if !ok {
+		r := l.m.itemSet.list[rule]
+		runs = make([]run, len(r.prefix)+1)
+		low := l.low
+		l.low = 1 << 30
+		for i := len(r.prefix); i >= 0; i-- {
+			a := l.exists(r.at(uint32(i)))
+			switch {
+			case a == never:
+				runs[i] = run{0, surely}
+			case i == len(r.prefix):
+				runs[i] = run{maxCount, a}
+			default:
+				next := runs[i+1]
+				runs[i] = run{min(next.length+1, maxCount), worse(a, next.sure)}
+			}
+		}
+		if l.low == 1<<30 && l.steps <= l.m.limits.Search {
+			l.runs[rule] = runs
+		}
+		l.low = min(l.low, low)
+	}
+	return runs[min(int(off), len(runs)-1)]
 }
 
 // surelyLeft is what an opRest asks of item i if nothing can have it covered.

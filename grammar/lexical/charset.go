@@ -41,6 +41,13 @@ func (s charset) has(r rune) bool {
 
 // normal sorts pairs and joins those that touch. It may reuse s.
 func (s charset) normal() charset {
+	sorted := true
+	for i := 2; i < len(s) && sorted; i += 2 {
+		sorted = s[i] > s[i-1]+1
+	}
+	if sorted {
+		return s
+	}
 	type pair struct{ lo, hi rune }
 	ps := make([]pair, 0, len(s)/2)
 	for i := 0; i < len(s); i += 2 {

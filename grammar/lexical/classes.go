@@ -221,7 +221,7 @@ func (x *texts) outcomeOf(w *word) Outcome {
 }
 
 // reachListed is Reachable between characters where only lists matter.
-func (s *Strings) reachListed(b *base) ([]Outcome, bool) {
+func (s *Strings) reachListed(b *base) (*lookahead, bool) {
 	if b.mode != plain || !s.OnlyLists() {
 		return nil, false
 	}
@@ -236,5 +236,5 @@ func (s *Strings) reachListed(b *base) ([]Outcome, bool) {
 	slices.SortFunc(out, func(a, b Outcome) int {
 		return cmp.Or(cmp.Compare(a.Vector, b.Vector), cmp.Compare(a.Label, b.Label))
 	})
-	return slices.Compact(out), true
+	return &lookahead{slices.Compact(out), true}, true
 }

@@ -3,7 +3,6 @@ package lexical
 import (
 	"fmt"
 	"slices"
-	"sort"
 )
 
 // A program is a pattern ready to run: its characters are told apart no
@@ -19,7 +18,6 @@ type program struct {
 	members [][]uint64    // by set: bits of classes
 	words   []uint64      // classes of \w
 	useWord bool
-	ascii   [128]uint16
 }
 
 const (
@@ -77,9 +75,6 @@ func newProgram(src string, root *node) (*program, error) {
 	}
 	if word >= 0 {
 		p.words = p.members[word]
-	}
-	for r := range p.ascii {
-		p.ascii[r] = p.search(rune(r))
 	}
 	return p, nil
 }
@@ -150,17 +145,6 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
 	x = (x ^ x>>27) * 0x94D049BB133111EB
 	return x ^ x>>31
-}
-
-func (p *program) classOf(r rune) uint16 {
-	if r < 128 {
-		return p.ascii[r]
-	}
-	return p.search(r)
-}
-
-func (p *program) search(r rune) uint16 {
-	return p.classes[sort.Search(len(p.starts), func(i int) bool { return p.starts[i] > r })-1]
 }
 
 func in(bits []uint64, class int) bool { return bits[class/64]>>(class%64)&1 != 0 }

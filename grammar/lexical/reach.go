@@ -3,6 +3,7 @@ package lexical
 import (
 	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 	"unicode/utf8"
 )
@@ -23,49 +24,112 @@ type ways struct {
 }
 
 // Reachable is what the whole string may turn out to be, sorted. If exact is
-// false, more may be possible than is listed; what is listed is possible.
+// false, more may be possible than is listed; what is listed is possible. The
+// caller doesn't change found.
 func (s *Strings) Reachable(q State) (found []Outcome, exact bool) {
 	if q <= Lost {
 		return nil, q == Dead
+	}
+	if l, ok := s.reached.Load(q); ok {
+		l := l.(*lookahead)
+		return l.outcomes, l.exact
 	}
 	if s.Closed(q) {
 		return []Outcome{s.outcome(q)}, true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l, ok := s.reached[q]; ok {
-		return l.outcomes, l.exact
-	}
 	b, count := s.split(q)
-	if found, ok := s.reachListed(b); ok {
-		s.reached[q] = lookahead{found, true}
-		s.bytes += 64 + 40*len(found)
-		return found, true
+	l, ok := s.reachListed(b)
+	if !ok {
+		l = s.lookAhead(b, count)
 	}
-	if b.ways == nil {
-		b.ways = s.findWays(b.form)
-		for _, l := range b.ways.layers {
-			s.bytes += 24 + 4*len(l)
-		}
-	}
-	l := s.collect(b.ways, count)
-	if s.bytes+s.x.memory() <= s.lim.Bytes {
-		s.reached[q] = l
-		s.bytes += 64 + 40*len(l.outcomes)
+	if s.bytes+s.x.memory() <= s.lim.Bytes/2 {
+		s.reached.Store(q, l)
+		s.bytes += 100
 	}
 	return l.outcomes, l.exact
 }
 
-// collect takes what each layer may turn out to be, after count characters.
-func (s *Strings) collect(w *ways, count int) lookahead {
-	set := map[Outcome]bool{}
-	take := func(layer []int32, count int) {
-		for _, t := range layer {
-			set[s.x.outcome(t, min(count, s.last))] = true
+// A vista is what decides where a state leads: the ways, and the count, or
+// only which cuts it is between if the ways come to rest before the next.
+type vista struct {
+	ways  *ways
+	span  int
+	count int
+}
+
+func (s *Strings) lookAhead(b *base, count int) *lookahead {
+	if b.ways == nil {
+		found := map[Outcome]bool{}
+		all := s.x.possible(b.text, count)
+		w := s.findWays(b.form, func(i int, layer []int32) bool {
+			s.take(found, layer, count+i)
+			return len(found) < all
+		})
+		if w == nil {
+			return sorted(found, true)
+		}
+		b.ways = w
+		for _, l := range w.layers {
+			s.bytes += 24 + 4*len(l)
 		}
 	}
+	v := vista{b.ways, s.x.span(count), -1}
+	if w := b.ways; s.x.span(count+len(w.layers)) != v.span || len(w.layers)-w.loop > 1 && v.span < len(s.x.cuts) {
+		v.count = count
+	}
+	l, ok := s.vistas[v]
+	if !ok {
+		l = s.collect(b.ways, count)
+		s.vistas[v] = l
+		s.bytes += 100 + 40*len(l.outcomes)
+	}
+	return l
+}
+
+// possible is no less than how many outcomes a text can come to.
+func (x *texts) possible(text int32, count int) int {
+	t := x.all[text]
+	open := 0
+	for i, p := range x.preds {
+		switch {
+		case p.max >= 0 && count > p.max,
+			x.runs[i] >= 0 && x.runners[x.runs[i]].dead(t.states[x.runs[i]]),
+			x.scan[i] >= 0 && t.scans[x.scan[i]] == failed,
+			p.values != nil && t.lo == t.hi:
+		default:
+			open++
+		}
+	}
+	if open > 20 || t.lo < t.hi {
+		return math.MaxInt
+	}
+	return 1 << open
+}
+
+func (s *Strings) take(found map[Outcome]bool, layer []int32, count int) {
+	for _, t := range layer {
+		found[s.x.outcome(t, min(count, s.last))] = true
+	}
+}
+
+func sorted(found map[Outcome]bool, exact bool) *lookahead {
+	l := &lookahead{exact: exact}
+	for o := range found {
+		l.outcomes = append(l.outcomes, o)
+	}
+	slices.SortFunc(l.outcomes, func(a, b Outcome) int {
+		return cmp.Or(cmp.Compare(a.Vector, b.Vector), cmp.Compare(a.Label, b.Label))
+	})
+	return l
+}
+
+// collect takes what each layer may turn out to be, after count characters.
+func (s *Strings) collect(w *ways, count int) *lookahead {
+	found := map[Outcome]bool{}
 	for i, layer := range w.layers {
-		take(layer, count+i)
+		s.take(found, layer, count+i)
 	}
 	exact := w.exact
 	if period := len(w.layers) - w.loop; period > 0 {
@@ -78,7 +142,7 @@ func (s *Strings) collect(w *ways, count int) lookahead {
 			}
 			for i := 0; i < period && (end < 0 || at+i < end); i++ {
 				layer := w.layers[w.loop+(at+i-count-w.loop)%period]
-				take(layer, at+i)
+				s.take(found, layer, at+i)
 				visits += len(layer)
 			}
 			if end < 0 {
@@ -91,18 +155,12 @@ func (s *Strings) collect(w *ways, count int) lookahead {
 			at = end
 		}
 	}
-	l := lookahead{exact: exact}
-	for o := range set {
-		l.outcomes = append(l.outcomes, o)
-	}
-	slices.SortFunc(l.outcomes, func(a, b Outcome) int {
-		return cmp.Or(cmp.Compare(a.Vector, b.Vector), cmp.Compare(a.Label, b.Label))
-	})
-	return l
+	return sorted(found, exact)
 }
 
-// findWays looks ahead from a form, at most lim.Visits texts far.
-func (s *Strings) findWays(f form) *ways {
+// findWays looks ahead from a form, at most lim.Visits texts far; nil if more
+// says of a layer that it is enough.
+func (s *Strings) findWays(f form, more func(i int, layer []int32) bool) *ways {
 	w := &ways{exact: true}
 	layers, ok := s.enter(f)
 	seen := map[string]int{}
@@ -143,6 +201,9 @@ func (s *Strings) findWays(f form) *ways {
 			seen[string(key)] = i
 		}
 		w.layers = append(w.layers, layer)
+		if !more(i, layer) {
+			return nil
+		}
 	}
 	w.exact = false
 	w.loop = len(w.layers)
@@ -152,7 +213,6 @@ func (s *Strings) findWays(f form) *ways {
 var (
 	noSurrogates = charset{highFirst, lowLast}.negate()
 	bmp          = charset{0, highFirst - 1, lowLast + 1, 0xFFFF}
-	beyond       = charset{astral, utf8.MaxRune}
 )
 
 // enter is the texts that completing the character half read gives, by the
@@ -277,7 +337,7 @@ func (s *Strings) through(text int32, set charset) ([]int32, bool) {
 			next = append(next, s.x.step(text, r))
 		}
 	}
-	for class, sample := range s.x.sample {
+	for class, sample := range s.x.samples() {
 		if other(sample, set, words) {
 			next = append(next, s.x.stepClass(text, int32(class)))
 		}

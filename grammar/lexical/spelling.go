@@ -16,18 +16,19 @@ import (
 // 100,000 takes no more memory than one of 10. Counts above 65,535 have a base
 // per 65,536.
 type Strings struct {
-	last  int // count from which on nothing changes
-	shift uint
-	lim   Limits
-	bases directory[base]
-	limit atomic.Pointer[LimitError]
+	last    int // count from which on nothing changes
+	shift   uint
+	lim     Limits
+	bases   directory[base]
+	limit   atomic.Pointer[LimitError]
+	reached sync.Map // of State: *lookahead
 
-	mu      sync.Mutex // guards all below and the making of what a base holds
-	x       *texts
-	count   int // of bases
-	index   map[form]uint32
-	bytes   int
-	reached map[State]lookahead
+	mu     sync.Mutex // guards all below and the making of what a base holds
+	x      *texts
+	count  int // of bases
+	index  map[form]uint32
+	bytes  int
+	vistas map[vista]*lookahead
 }
 
 type mode uint8
@@ -83,7 +84,7 @@ func NewStrings(preds []Predicate, names []string, lim Limits) (*Strings, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &Strings{lim: lim, x: x, index: map[form]uint32{}, count: 1, shift: 1, reached: map[State]lookahead{}}
+	s := &Strings{lim: lim, x: x, index: map[form]uint32{}, count: 1, shift: 1, vistas: map[vista]*lookahead{}}
 	if n := len(x.cuts); n > 0 {
 		s.last = x.cuts[n-1]
 	}

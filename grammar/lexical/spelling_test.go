@@ -255,3 +255,35 @@ func TestReachable(t *testing.T) {
 		}
 	})
 }
+
+// A machine that has looked ahead from other states says the same as one that
+// has not.
+func TestReachableAgain(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		preds := append(stringPredicates.Draw(r, "preds"), Length(2, rapid.IntRange(2, 9).Draw(r, "max")))
+		if rapid.Bool().Draw(r, "even") {
+			p, err := Pattern(`^(?:..)*$`)
+			if err != nil {
+				r.Fatal(err)
+			}
+			preds = append(preds, p)
+		}
+		fresh := func() *Strings {
+			s, err := NewStrings(preds, nil, Limits{})
+			if err != nil {
+				r.Fatal(err)
+			}
+			return s
+		}
+		shared := fresh()
+		spelled := spell(r, strings.Repeat(rapid.SampledFrom([]string{"a", "ab", "-"}).Draw(r, "unit"), rapid.IntRange(0, 6).Draw(r, "times"))+patternTexts.Draw(r, "text"))
+		for cut := 1; cut < len(spelled); cut++ {
+			a, exactly := shared.Reachable(read(shared, spelled[:cut]))
+			own := fresh()
+			b, exact := own.Reachable(read(own, spelled[:cut]))
+			if exact != exactly || !slices.Equal(a, b) {
+				r.Fatalf("%s after %s: %v, afresh %v", keys(preds), spelled[:cut], a, b)
+			}
+		}
+	})
+}

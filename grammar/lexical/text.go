@@ -38,7 +38,7 @@ type texts struct {
 	starts  []rune     // where a stretch of characters of one class starts
 	classes []int32    // of the stretches
 	parts   [][]uint16 // by class: classes of the runners
-	sample  []charset  // by class: its characters
+	sample  []charset  // see samples
 	cuts    []int      // counts at which a length predicate changes
 	all     []*text
 	index   map[string]int32
@@ -179,34 +179,56 @@ func (x *texts) partition() bool {
 	at := make([]int, len(x.runners))
 	part := make([]uint16, len(x.runners))
 	var key []byte
-	for k, s := range x.starts {
-		key = key[:0]
+	last := int32(-1)
+	for _, s := range x.starts {
+		same := last >= 0
 		for i, r := range x.runners {
 			for at[i]+1 < len(r.p.starts) && r.p.starts[at[i]+1] <= s {
 				at[i]++
 			}
+			same = same && part[i] == r.p.classes[at[i]]
 			part[i] = r.p.classes[at[i]]
-			key = binary.LittleEndian.AppendUint16(key, part[i])
 		}
-		id, ok := ids[string(key)]
-		if !ok {
-			id = int32(len(x.parts))
-			ids[string(key)] = id
-			x.parts = append(x.parts, slices.Clone(part))
-			x.sample = append(x.sample, nil)
+		if !same {
+			key = key[:0]
+			for _, p := range part {
+				key = binary.LittleEndian.AppendUint16(key, p)
+			}
+			id, ok := ids[string(key)]
+			if !ok {
+				id = int32(len(x.parts))
+				ids[string(key)] = id
+				x.parts = append(x.parts, slices.Clone(part))
+			}
+			last = id
 		}
-		end := rune(utf8.MaxRune)
-		if k+1 < len(x.starts) {
-			end = x.starts[k+1] - 1
-		}
-		x.sample[id] = append(x.sample[id], s, end)
-		x.classes = append(x.classes, id)
+		x.classes = append(x.classes, last)
 	}
-	for i, s := range x.sample {
-		x.sample[i] = s.minus(charset{0xD800, 0xDFFF})
-	}
-	x.bytes += 24*len(x.starts) + 2*len(x.parts)*len(x.runners)
+	x.bytes += 8*len(x.starts) + 2*len(x.parts)*len(x.runners)
 	return true
+}
+
+// samples is the characters of each class.
+func (x *texts) samples() []charset {
+	if x.sample != nil {
+		return x.sample
+	}
+	x.sample = make([]charset, len(x.parts))
+	for k, lo := range x.starts {
+		hi := rune(utf8.MaxRune)
+		if k+1 < len(x.starts) {
+			hi = x.starts[k+1] - 1
+		}
+		to := &x.sample[x.classes[k]]
+		if lo < highFirst {
+			*to = append(*to, lo, min(hi, highFirst-1))
+		}
+		if hi > lowLast {
+			*to = append(*to, max(lo, lowLast+1), hi)
+		}
+	}
+	x.bytes += 8*len(x.starts) + 24*len(x.sample)
+	return x.sample
 }
 
 func (x *texts) stretch(r rune) int {
@@ -454,7 +476,7 @@ func (x *texts) isFree(id int32) bool {
 			t.free = -1
 		}
 		for class := 0; class < len(x.parts) && t.free > 0; class++ {
-			if s := x.sample[class]; len(s) > 0 && x.step(id, s[0]) != id {
+			if s := x.samples()[class]; len(s) > 0 && x.step(id, s[0]) != id {
 				t.free = -1
 			}
 		}
