@@ -59,12 +59,12 @@ type keyed struct{ frame, class uint32 }
 func newLiveness(m *machine) *liveness {
 	return &liveness{
 		m: m, some: map[expr]answer{}, open: map[expr]int{}, rest: map[remains]answer{}, frame: map[uint32]answer{},
-		past: map[leaving]answer{}, key: map[uint64]answer{}, key: map[keyed]answer{}, runs: map[uint64][]run{}, low: 1 << 30,
+		past: map[leaving]answer{}, key: map[keyed]answer{}, runs: map[uint64][]run{}, low: 1 << 30,
 	}
 }
 
 func (l *liveness) bytes() int {
-	return 24 * (len(l.some) + len(l.frame) + len(l.key) + 2*len(l.rest) + 2*len(l.past) + len(l.key))
+	return 24 * (len(l.some) + len(l.frame) + 2*len(l.rest) + 2*len(l.past) + len(l.key))
 }
 
 // alive tells whether some text that goes on from c fits.
@@ -146,7 +146,7 @@ func (l *liveness) ended(r remains) answer {
 	if a := l.rest[r]; a != unasked {
 		return a
 	}
-	if l.steps++; l.steps > l.m.limits.Search {
+	if l.steps += 1 + len(l.m.x.conjuncts(r.goal))/16; l.steps > l.m.limits.Search {
 		return perhaps
 	}
 	low := l.low
@@ -566,7 +566,7 @@ func (l *liveness) object(r remains, list []expr) answer {
 	out := surely
 	// Each required member must have a value.
 	m.sets.each(needed, func(w uint32) bool {
-		out = worse(out, l.member(r, list, lacks, l.named(r.reader, w), no))
+		out = worse(out, l.member(r, list, lacks, l.named(r.reader, w), nil))
 		return out != never
 	})
 	if out == never {
@@ -595,7 +595,7 @@ func (l *liveness) object(r remains, list []expr) answer {
 			if w == 0 { // not known how many keys it has; usually no end of them
 				k = want
 			}
-			switch l.member(r, list, lacks, id, no) {
+			switch l.member(r, list, lacks, id, nil) {
 			case surely:
 				sure += k
 				got += k
@@ -613,7 +613,13 @@ func (l *liveness) object(r remains, list []expr) answer {
 			out = perhaps
 		}
 	}
-	// A member for each doubt.
+	// One member for all doubts, or one for each.
+	together := len(doubts) > 0 && !m.sets.each(needed, func(w uint32) bool {
+		return l.member(r, list, lacks, l.named(r.reader, w), doubts) != surely
+	})
+	if together {
+		return out
+	}
 	for _, e := range doubts {
 		best := answerIf(exact)
 		for _, id := range found {
@@ -621,7 +627,7 @@ func (l *liveness) object(r remains, list []expr) answer {
 			if w == 0 && n+want >= most || w != 0 && !m.sets.has(needed, w) && n >= most {
 				continue
 			}
-			if best = better(best, l.member(r, list, lacks, id, e)); best == surely {
+			if best = better(best, l.member(r, list, lacks, id, []expr{e})); best == surely {
 				break
 			}
 		}
@@ -677,8 +683,8 @@ func (l *liveness) classes(r *reader) ([]uint32, bool) {
 }
 
 // member tells whether there can be a member with a key of that class, of
-// which doubt, if it is an atom, is false.
-func (l *liveness) member(r remains, list []expr, lacks set, class uint32, doubt expr) answer {
+// which all doubts are false.
+func (l *liveness) member(r remains, list []expr, lacks set, class uint32, doubts []expr) answer {
 	if class == 0 {
 		return perhaps
 	}
@@ -714,17 +720,21 @@ func (l *liveness) member(r remains, list []expr, lacks set, class uint32, doubt
 		}
 	}
 	out := surely
-	switch d := x.nodes[doubt]; d.op {
-	case opNo:
-	case opMember:
-		goal = x.and(goal, x.neg(m.member(m.memberSet.list[d.n], class)))
-	case opNames:
-		if m.textTruth(d.args[0], class) {
+	for _, e := range doubts {
+		switch d := x.nodes[e]; d.op {
+		case opMember:
+			goal = x.and(goal, x.neg(m.member(m.memberSet.list[d.n], class)))
+		case opNames:
+			if m.textTruth(d.args[0], class) {
+				return never
+			}
+		default:
+			goal = x.and(goal, x.neg(d.args[0]))
+			out = perhaps
+		}
+		if goal == no {
 			return never
 		}
-	default:
-		goal = x.and(goal, x.neg(d.args[0]))
-		out = perhaps
 	}
 	if loose == yes {
 		return worse(out, l.exists(goal))
