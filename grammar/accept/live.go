@@ -960,6 +960,11 @@ func (l *liveness) distinct(e expr, used set) (uint64, bool) {
 
 // numbers tells whether a number read to q can end so that the frame can.
 func (l *liveness) numbers(top uint32, p *part, q lexical.State) answer {
+	if lex := p.tally.lex; lex.Complete(q) { // most often it may end right here
+		if out := l.m.numberOutcome(p, lex.Truth(q)); out.fits && l.leave(top, out, 0) == surely {
+			return surely
+		}
+	}
 	found, exact := p.tally.lex.Reachable(q)
 	best := answerIf(exact)
 	for _, v := range found {

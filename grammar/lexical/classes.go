@@ -3,6 +3,7 @@ package lexical
 import (
 	"cmp"
 	"slices"
+	"unicode/utf8"
 )
 
 // Classes puts bytes that lead to the same state into one class: class[b] is
@@ -220,9 +221,11 @@ func (x *texts) outcomeOf(w *word) Outcome {
 	return Outcome{Vector(bits), w.label}
 }
 
-// reachListed is Reachable between characters where only lists matter.
+// reachListed is Reachable where only lists matter, between characters and at
+// the start of an escape.
 func (s *Strings) reachListed(b *base) (*lookahead, bool) {
-	if b.mode != plain || !s.OnlyLists() {
+	escape := b.mode == slash || b.mode == hex && b.need == 4
+	if b.mode != plain && !escape || !s.OnlyLists() {
 		return nil, false
 	}
 	t := s.x.all[b.text]
@@ -231,7 +234,14 @@ func (s *Strings) reachListed(b *base) (*lookahead, bool) {
 	}
 	out := []Outcome{s.Other()}
 	for i := t.lo; i < t.hi; i++ {
-		out = append(out, s.x.outcomeOf(&s.x.words[i]))
+		w := &s.x.words[i]
+		rest := w.text[t.depth:]
+		if escape { // of what can be escaped one way or the other
+			if r, _ := utf8.DecodeRuneInString(rest); rest == "" || b.mode == hex && r > 0xFFFF {
+				return nil, false
+			}
+		}
+		out = append(out, s.x.outcomeOf(w))
 	}
 	slices.SortFunc(out, func(a, b Outcome) int {
 		return cmp.Or(cmp.Compare(a.Vector, b.Vector), cmp.Compare(a.Label, b.Label))
