@@ -87,6 +87,7 @@ type source struct {
 	serial  uint32 // of frames
 	kept    int    // bytes
 	work    int    // threads moved
+	tables  map[[256]uint8]*[256]uint8
 	set     threadSet
 	queue   []thread // scratch
 }
@@ -116,18 +117,16 @@ type thread struct {
 type config struct {
 	threads   []thread // sorted
 	accepting bool
-	chain     *config // of the same hash
-	lone      *frame  // see place
-	low       *config // see place; nil: not known
-
-	class   *[256]uint8 // see Classes; kept where a place may come again and again
-	classes int
+	chain     *config     // of the same hash
+	lone      *frame      // see place
+	low       *config     // see place; nil: not known
+	class     *[256]uint8 // see Classes; nil: not known
 }
 
 func newSource(p *program) (*source, error) {
 	a := &source{
 		p: p, salt: rand.Uint64(), places: make([]place, 1), states: map[place]uint32{},
-		configs: map[uint64]*config{}, frames: map[frameKey]*frame{},
+		configs: map[uint64]*config{}, frames: map[frameKey]*frame{}, tables: map[[256]uint8]*[256]uint8{},
 	}
 	a.set.reset()
 	if err := a.close(p.start, nil); err != nil {
@@ -374,30 +373,30 @@ func (p *program) subsume(ts []thread) []thread {
 }
 
 // Classes finds out which bytes lead to the same.
-func (a *source) Classes(s uint32, class *[256]uint8) int {
+func (a *source) Classes(s uint32) *[256]uint8 {
 	c := a.places[s].c
-	if c.lone == nil {
-		return a.classesOf(c, class)
-	}
 	if c.class == nil {
-		c.class = new([256]uint8)
-		c.classes = a.classesOf(c, c.class)
-		a.kept += 256
+		var class [256]uint8
+		a.classesOf(c, &class)
+		if c.class = a.tables[class]; c.class == nil {
+			c.class = &class
+			a.tables[class] = c.class
+			a.kept += 600
+		}
 	}
-	*class = *c.class
-	return c.classes
+	return c.class
 }
 
-func (a *source) classesOf(c *config, class *[256]uint8) int {
+func (a *source) classesOf(c *config, class *[256]uint8) {
 	if len(c.threads) == 1 {
 		switch n := &a.p.nodes[c.threads[0].node]; n.op {
 		case opByte:
 			for b := int(n.lo); b <= int(n.hi); b++ {
 				class[b] = 1
 			}
-			return 1
+			return
 		case opAccept:
-			return 0
+			return
 		}
 	}
 	var cut [257]bool
@@ -443,7 +442,6 @@ func (a *source) classesOf(c *config, class *[256]uint8) int {
 		}
 		class[b] = now
 	}
-	return len(kinds)
 }
 
 func (a *source) sameTargets(c *config, x, y byte) bool {

@@ -960,9 +960,13 @@ func (l *liveness) distinct(e expr, used set) (uint64, bool) {
 
 // numbers tells whether a number read to q can end so that the frame can.
 func (l *liveness) numbers(top uint32, p *part, q lexical.State) answer {
-	if lex := p.tally.lex; lex.Complete(q) { // most often it may end right here
-		if out := l.m.numberOutcome(p, lex.Truth(q)); out.fits && l.leave(top, out, 0) == surely {
-			return surely
+	// Most often it may end right here, or after a digit.
+	lex := p.tally.lex
+	for _, near := range [...]lexical.State{q, lex.Step(q, '0'), lex.Step(q, '1')} {
+		if lex.Complete(near) {
+			if out := l.m.numberOutcome(p, lex.Truth(near)); out.fits && l.leave(top, out, 0) == surely {
+				return surely
+			}
 		}
 	}
 	found, exact := p.tally.lex.Reachable(q)

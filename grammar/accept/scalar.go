@@ -457,11 +457,12 @@ func floor(v *big.Rat) *big.Int { return new(big.Int).Div(v.Num(), v.Denom()) }
 
 // A tally reads numbers and tells apart what some formulas ask about them.
 type tally struct {
-	lex  *lexical.Numbers
-	nums []uint32 // predicates, in the order of lex
-	at   map[uint32]int
-	ids  map[lexical.Vector]uint32
-	list []lexical.Vector
+	lex     *lexical.Numbers
+	nums    []uint32 // predicates, in the order of lex
+	at      map[uint32]int
+	ids     map[lexical.Vector]uint32
+	list    []lexical.Vector
+	classes map[lexical.State]*[256]uint8 // see digits
 }
 
 // tallyOf makes the tally of a part about numbers.

@@ -32,101 +32,153 @@ func (s *source) Accepting(at uint32) bool { return s.a.Accepting(State(at)) }
 
 func (s *source) Cost() (bytes, work int) { return s.a.MemoryBytes(), s.work }
 
-func (s *source) Classes(at uint32, class *[256]uint8) int {
+func (s *source) Classes(at uint32) *[256]uint8 {
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
-	return s.a.m.bytesOf(s.a.row(State(at)).config, class)
+	return s.a.m.bytesOf(s.a.row(State(at)).config)
+}
+
+// table puts the bytes of each text into a class, those of a text of more than
+// one byte into one.
+func table(texts ...string) *[256]uint8 {
+	var class [256]uint8
+	for i, t := range texts {
+		for k := range len(t) {
+			class[t[k]] = uint8(i + 1)
+		}
+	}
+	return &class
+}
+
+const blank = " \n\t\r"
+
+// What may stand between values.
+var (
+	toKey, toKeyOrEnd      = table(blank, "\""), table(blank, "\"", "}")
+	toColon, toEnd         = table(blank, ":"), table(blank)
+	afterMember, afterItem = table(blank, ",", "}"), table(blank, ",", "]")
+	inWord                 [256]*[256]uint8
+)
+
+func init() {
+	for _, w := range words {
+		for i := range len(w) {
+			inWord[w[i]] = table(w[i : i+1])
+		}
+	}
 }
 
 // bytesOf puts bytes that lead to the same config into one class. Those of
 // class 0 lead nowhere; others may do so too.
-func (m *machine) bytesOf(c config, class *[256]uint8) int {
-	n := 0
-	same := func(bs string) {
-		n++
-		for i := range len(bs) {
-			class[bs[i]] = uint8(n)
-		}
-	}
-	alone := func(bs string) {
-		for i := range len(bs) {
-			same(bs[i : i+1])
-		}
-	}
-	const blank = " \n\t\r"
+func (m *machine) bytesOf(c config) *[256]uint8 {
 	switch c.mode {
 	case atValue:
-		same(blank)
-		if c.sub == 1 {
-			alone("]")
-		}
-		q := m.asks[m.frames[c.top].ask]
-		for i, first := range [...]string{"n", "f", "t", "", "\"", "[", "{"} {
-			if first != "" && m.part(q, i).goal != no {
-				alone(first)
-			}
-		}
-		if p := m.part(q, 3); p.goal != no {
-			if t, err := m.tallyOf(p); err == nil {
-				n = m.digits(t.lex, t.lex.Start(), class, n)
-			}
-		}
+		return m.first(c)
 	case inNull, inTrue, inFalse:
-		alone(words[c.mode][c.sub : c.sub+1])
+		return inWord[words[c.mode][c.sub]]
 	case inNumber:
-		p := m.part(m.asks[m.frames[c.top].ask], 3)
-		n = m.digits(p.tally.lex, c.lex, class, n)
-		if p.tally.lex.Complete(c.lex) {
-			same(blank)
-			alone(",]}")
-		}
+		t := m.part(m.asks[m.frames[c.top].ask], 3).tally
+		return m.digits(t, c.lex)
 	case inString, inKey:
-		f := &m.frames[c.top]
-		r, record := m.readerList[f.keys], f.record
-		if c.mode == inString {
-			q := m.asks[f.ask]
-			r, record = m.part(q, 4).reader, q.record
-		}
-		n = r.lex.Classes(c.lex, m.closedTo(c, r), class)
+		r, record := m.quotedBy(c)
+		class := r.lex.Classes(c.lex, m.closedTo(c, r))
 		if record { // the bytes are kept
-			n = 0
-			for b := range class {
-				if class[b] != 0 {
+			each := *class
+			n := uint8(0)
+			for b := range each {
+				if each[b] != 0 {
 					n++
-					class[b] = uint8(n)
+					each[b] = n
 				}
 			}
+			return &each
 		}
+		return class
 	case atKey:
-		same(blank)
-		alone("\"")
 		if c.sub == 1 {
-			alone("}")
+			return toKeyOrEnd
 		}
+		return toKey
 	case atColon:
-		same(blank)
-		alone(":")
+		return toColon
 	case afterValue:
-		same(blank)
-		alone(",")
 		if m.frames[c.top].kind == frameObject {
-			alone("}")
-		} else {
-			alone("]")
+			return afterMember
 		}
-	case atEnd:
-		same(blank)
+		return afterItem
 	}
-	return n
+	return toEnd
 }
 
-// digits adds the classes of the bytes of a number.
-func (m *machine) digits(lex *lexical.Numbers, q lexical.State, class *[256]uint8, n int) int {
+// first is how a value at c may begin.
+func (m *machine) first(c config) *[256]uint8 {
+	q := m.asks[m.frames[c.top].ask]
+	var numbers *tally
+	key := startOf{sub: c.sub}
+	for i := range 7 {
+		p := m.part(q, i)
+		if p.goal == no {
+			continue
+		}
+		key.types |= 1 << i
+		if i == 3 {
+			if t, err := m.tallyOf(p); err == nil {
+				numbers, key.tally = t, t
+			}
+		}
+	}
+	if class := m.starts[key]; class != nil {
+		return class
+	}
+	class := table(blank)
+	n := uint8(1)
+	add := func(b byte) {
+		n++
+		class[b] = n
+	}
+	if c.sub == 1 {
+		add(']')
+	}
+	for i, first := range []byte("nft\x00\"[{") {
+		if first != 0 && key.types>>i&1 == 1 {
+			add(first)
+		}
+	}
+	if numbers != nil {
+		for b, k := range m.digits(numbers, numbers.lex.Start()) {
+			if k > 0 && !space(byte(b)) && b != ',' && b != ']' && b != '}' {
+				class[b] = n + k
+			}
+		}
+	}
+	if m.starts == nil {
+		m.starts = map[startOf]*[256]uint8{}
+	}
+	m.starts[key] = class
+	return class
+}
+
+// A startOf is what tells apart how values may begin.
+type startOf struct {
+	types uint8
+	sub   uint8
+	tally *tally
+}
+
+// digits is what may follow in a number read to q, or after it.
+func (m *machine) digits(t *tally, q lexical.State) *[256]uint8 {
+	if class := t.classes[q]; class != nil {
+		return class
+	}
 	const all = "0123456789.eE+-"
 	var known [len(all)]lexical.State
+	class := new([256]uint8)
+	if t.lex.Complete(q) {
+		class = table(blank, ",", "]", "}")
+	}
+	n := uint8(4)
 	for i := range len(all) {
-		known[i] = lex.Step(q, all[i])
-		if known[i] == lexical.Dead {
+		if known[i] = t.lex.Step(q, all[i]); known[i] == lexical.Dead {
 			continue
 		}
 		k := 0
@@ -135,12 +187,16 @@ func (m *machine) digits(lex *lexical.Numbers, q lexical.State, class *[256]uint
 		}
 		if k == i {
 			n++
-			class[all[i]] = uint8(n)
+			class[all[i]] = n
 		} else {
 			class[all[i]] = class[all[k]]
 		}
 	}
-	return n
+	if t.classes == nil {
+		t.classes = map[lexical.State]*[256]uint8{}
+	}
+	t.classes[q] = class
+	return class
 }
 
 // far is how many bytes a token may have.

@@ -6,30 +6,34 @@ import (
 	"unicode/utf8"
 )
 
-// Classes puts bytes that lead to the same state into one class: class[b] is
-// its number, or 0 if b doesn't fit. It returns the largest. If listed, only
-// bytes count that can still become a word, see Words.
-func (s *Strings) Classes(q State, listed bool, class *[256]uint8) int {
+// Classes puts bytes that lead to the same state into one class and gives the
+// number of each, 0 for bytes that don't fit. If listed, only bytes count that
+// can still become a word, see Words. Nobody changes the table.
+func (s *Strings) Classes(q State, listed bool) *[256]uint8 {
 	if q <= Lost {
-		return 0
+		return new([256]uint8)
 	}
 	b, _ := s.split(q)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	at := &b.sorted
 	if listed {
-		return s.sortListed(b.form, class)
+		at = &b.listed
 	}
-	if b.sorted == nil {
-		b.sorted = new([256]uint8)
-		b.most = s.sort(b.form, b.sorted)
+	if *at == nil {
+		*at = new([256]uint8)
+		if listed {
+			s.sortListed(b.form, *at)
+		} else {
+			s.sort(b.form, *at)
+		}
 		s.bytes += 256
 	}
-	*class = *b.sorted
-	return b.most
+	return *at
 }
 
 // sort finds the classes of a form.
-func (s *Strings) sort(f form, class *[256]uint8) int {
+func (s *Strings) sort(f form, class *[256]uint8) {
 	n := 0
 	alone := func(b byte) {
 		n++
@@ -53,7 +57,7 @@ func (s *Strings) sort(f form, class *[256]uint8) int {
 			}
 			class[b] = known[k]
 		}
-		return n
+		return
 	}
 	t := s.x.all[f.text]
 	alone('"')
@@ -80,7 +84,7 @@ func (s *Strings) sort(f form, class *[256]uint8) int {
 		for b := 0xC2; b <= 0xF4; b++ {
 			alone(byte(b))
 		}
-		return n
+		return
 	}
 	for _, like := range [...]string{"\xC2\xDF", "\xE0\xE0", "\xE1\xEC\xEE\xEF", "\xED\xED", "\xF0\xF0", "\xF1\xF3", "\xF4\xF4"} {
 		n++
@@ -90,11 +94,10 @@ func (s *Strings) sort(f form, class *[256]uint8) int {
 			}
 		}
 	}
-	return n
 }
 
 // sortListed gives each byte that keeps a word possible a class of its own.
-func (s *Strings) sortListed(f form, class *[256]uint8) int {
+func (s *Strings) sortListed(f form, class *[256]uint8) {
 	n := 0
 	alone := func(b byte) {
 		n++
@@ -102,7 +105,7 @@ func (s *Strings) sortListed(f form, class *[256]uint8) int {
 	}
 	t := s.x.all[f.text]
 	if t.lo == t.hi {
-		return 0
+		return
 	}
 	switch f.mode {
 	case plain:
@@ -129,7 +132,6 @@ func (s *Strings) sortListed(f form, class *[256]uint8) int {
 			}
 		}
 	}
-	return n
 }
 
 // Like is a state from which at most far more characters mean what they mean

@@ -40,7 +40,7 @@ type Tool struct {
 // Source is the answer as an automaton. Tools of the same Begin are an error,
 // as is one whose Begin continues another's.
 func (c Calls) Source() (Source, error) {
-	s := &calls{Calls: c, index: map[string]uint32{}, states: make([][]thread, 1), open: make([]Source, len(c.Tools)+1)}
+	s := &calls{Calls: c, index: map[string]uint32{}, states: make([][]thread, 1), open: make([]Source, len(c.Tools)+1), tables: map[[256]uint8]*[256]uint8{}}
 	if c.Trigger == "" && (c.FreeText || len(c.Tools) > 0) {
 		return nil, fmt.Errorf("calls have no trigger")
 	}
@@ -93,6 +93,7 @@ type calls struct {
 	open     []Source // of tools and then of the response, when they are needed
 	states   [][]thread
 	index    map[string]uint32
+	tables   map[[256]uint8]*[256]uint8
 	set      []thread // scratch
 	work     int
 	bytes    int
@@ -397,14 +398,16 @@ func (c *calls) StepToken(s uint32, id int32) (uint32, error) {
 	return c.intern(), nil
 }
 
-func (c *calls) Classes(s uint32, class *[256]uint8) int {
-	n := 0
+func (c *calls) Classes(s uint32) *[256]uint8 {
+	var class [256]uint8
 	for i, t := range c.states[s] {
+		if t.kind == inArguments && len(c.states[s]) == 1 && (int(t.lo) == len(c.Tools) || !c.open[t.lo].Accepting(t.s)) {
+			return c.open[t.lo].Classes(t.s)
+		}
 		var own [256]uint8
 		c.classes(t, &own)
 		if i == 0 {
-			*class = own
-			n = int(slices.Max(own[:]))
+			class = own
 			continue
 		}
 		pairs := map[[2]uint8]uint8{{}: 0}
@@ -417,9 +420,14 @@ func (c *calls) Classes(s uint32, class *[256]uint8) int {
 			}
 			class[b] = k
 		}
-		n = len(pairs) - 1
 	}
-	return n
+	known := c.tables[class]
+	if known == nil {
+		known = &class
+		c.tables[class] = known
+		c.bytes += 600
+	}
+	return known
 }
 
 // classes of one thread.
@@ -450,7 +458,7 @@ func (c *calls) classes(t thread, class *[256]uint8) {
 		}
 	case inArguments:
 		src := c.open[t.lo]
-		src.Classes(t.s, class)
+		*class = *src.Classes(t.s)
 		if int(t.lo) < len(c.Tools) && src.Accepting(t.s) {
 			alone(c.Tools[t.lo].End[0])
 		}

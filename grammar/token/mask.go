@@ -322,49 +322,99 @@ func (w *walker) free(s *state, text *Text, sl *slice) error {
 func (w *walker) words(s *state, text *Text) error {
 	t := &w.v.trie
 	if text.Closed {
-		if err := w.below(w.v.leaving(w.v.slice(AnyChar), '\\'), s); err != nil {
-			return err
-		}
-	} else if err := w.others(s, text); err != nil {
+		return w.listed(s, text, 0, uint32(len(t.b)), false)
+	}
+	if err := w.others(s, text); err != nil {
 		return err
 	}
 	for i, word := range text.Words {
-		n := dead
-		if text.Closed { // else whatever the word is, its characters may follow
-			var err error
-			if n, err = w.t.behind(text, i); err != nil {
-				return err
-			} else if n == dead {
-				continue
-			}
-		}
-		at, end, ok := w.along(word, 0, uint32(len(t.b)), text.Closed)
+		at, end, ok := w.along(word, 0, uint32(len(t.b)), false)
 		if ok {
 			at, ok = t.child('"', at, end)
 		}
 		if !ok {
 			continue
 		}
-		if !text.Closed {
-			for _, id := range t.id[at:t.end[at]] {
-				if id >= 0 {
-					w.remove(id)
-				}
-			}
-			var err error
-			if n, err = w.t.behind(text, i); err != nil {
-				return err
-			} else if n == dead {
-				continue
+		for _, id := range t.id[at:t.end[at]] {
+			if id >= 0 {
+				w.remove(id)
 			}
 		}
-		if t.id[at] >= 0 {
-			w.add(t.id[at])
+		n, err := w.t.behind(text, i)
+		if err == nil && n != dead {
+			err = w.from(t, n, at)
 		}
-		if err := w.subtree(t, n, at+1, t.end[at]); err != nil {
+		if err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// from adds the token of node i, which leads to s, and what s can take below.
+func (w *walker) from(t *trie, s *state, i uint32) error {
+	if id := t.id[i]; id >= 0 {
+		w.reached(id)
+	}
+	return w.subtree(t, s, i+1, t.end[i])
+}
+
+// listed adds the tokens of a run that can be nothing but a word, of those at
+// the nodes from at to end. Those whose quote was before stand below a quote.
+func (w *walker) listed(s *state, text *Text, at, end uint32, quoted bool) error {
+	t := &w.v.trie
+	var alive []string
+	for i, word := range text.Words {
+		n, err := w.t.behind(text, i)
+		if err != nil {
+			return err
+		}
+		if n == dead {
+			continue
+		}
+		alive = append(alive, word)
+		i, end, ok := w.along(word, at, end, true)
+		if ok {
+			i, ok = t.child('"', i, end)
+		}
+		if !ok {
+			continue
+		}
+		if err := w.from(t, n, i); err != nil {
+			return err
+		}
+	}
+	for i := range w.v.escapes {
+		e := &w.v.escapes[i]
+		if e.quoted != quoted {
+			continue
+		}
+		if e.long {
+			if err := w.whole(e.id, s, quoted); err != nil {
+				return err
+			}
+			continue
+		}
+		if slices.ContainsFunc(alive, e.begins) {
+			w.add(e.id)
+		}
+	}
+	return nil
+}
+
+// whole adds a token if s can take its bytes, but for a quote before.
+func (w *walker) whole(id int32, s *state, quoted bool) error {
+	b, _, _ := w.v.tok.Token(id)
+	if quoted {
+		b = b[1:]
+	}
+	for _, x := range b {
+		var err error
+		if s, err = w.next(s, x); s == dead || err != nil {
+			return err
+		}
+	}
+	w.add(id)
 	return nil
 }
 
@@ -383,10 +433,7 @@ func (w *walker) others(s *state, text *Text) error {
 	}
 	if other != dead {
 		w.leaves, w.least, w.most = ls.by, 0, far
-		if ls.trie.id[i] >= 0 {
-			w.reached(ls.trie.id[i])
-		}
-		if err := w.subtree(&ls.trie, other, i+1, ls.trie.end[i]); err != nil {
+		if err := w.from(&ls.trie, other, i); err != nil {
 			return err
 		}
 		w.leaves = nil
@@ -394,15 +441,8 @@ func (w *walker) others(s *state, text *Text) error {
 	// Whether these are words isn't seen by their bytes.
 	for _, id := range ls.spelled {
 		w.remove(id)
-		b, _, _ := w.v.tok.Token(id)
-		n := s
-		for i := 0; i < len(b) && n != dead; i++ {
-			if n, err = w.next(n, b[i]); err != nil {
-				return err
-			}
-		}
-		if n != dead {
-			w.add(id)
+		if err := w.whole(id, s, false); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -453,18 +493,18 @@ func (w *walker) outside(s *state, r *row) error {
 			if n == dead {
 				continue
 			}
-			if id := t.id[from]; id >= 0 {
-				w.reached(id)
-			}
 			if b == '"' {
 				if text := w.t.textOf(n); text != noText && !text.Chars.Has('"') {
+					if id := t.id[from]; id >= 0 {
+						w.reached(id)
+					}
 					if err := w.open(n, text); err != nil {
 						return err
 					}
 					continue
 				}
 			}
-			if err := w.subtree(t, n, from+1, t.end[from]); err != nil {
+			if err := w.from(t, n, from); err != nil {
 				return err
 			}
 		}
@@ -520,10 +560,7 @@ func (w *walker) blank(n *state) error {
 				continue
 			}
 			for _, i := range at {
-				if id := t.id[i]; id >= 0 {
-					w.reached(id)
-				}
-				if err := w.subtree(t, to, i+1, t.end[i]); err != nil {
+				if err := w.from(t, to, i); err != nil {
 					return err
 				}
 			}
@@ -536,16 +573,8 @@ func (w *walker) blank(n *state) error {
 // quote alone.
 func (w *walker) open(s *state, text *Text) error {
 	if text.Closed {
-		t := &w.v.trie
-		i := t.first['"']
-		for k, word := range text.Words {
-			if n, err := w.t.behind(text, k); err != nil {
-				return err
-			} else if n != dead {
-				w.along(word, i+1, t.end[i], true)
-			}
-		}
-		return w.below(&w.v.opening(w.v.slice(AnyChar)).rest, s)
+		i := w.v.trie.first['"']
+		return w.listed(s, text, i+1, w.v.trie.end[i], true)
 	}
 	o := w.v.opening(w.v.slice(text.Chars))
 	for _, l := range o.pure {

@@ -13,10 +13,10 @@ type Source interface {
 	Step(s uint32, b byte) (uint32, error)
 	// Accepting tells whether the text may end in s.
 	Accepting(s uint32) bool
-	// Classes puts bytes that lead to the same state into one class: class[b]
-	// is its number. It returns the largest. Bytes of class 0 lead nowhere;
-	// others may do so too.
-	Classes(s uint32, class *[256]uint8) int
+	// Classes puts bytes that lead to the same state into one class and gives
+	// the number of each. Bytes of class 0 lead nowhere; others may do so too.
+	// Many states share a table, and nobody changes one.
+	Classes(s uint32) *[256]uint8
 	// Text tells whether s stands within a run of characters.
 	Text(s uint32) (Text, bool)
 	// Canonical is a state from which texts of up to 128 bytes go on as they do

@@ -15,11 +15,13 @@ type table struct {
 	mu     sync.Mutex // guards src and all below, and the making of what a state holds
 	byID   []*state
 	masks  map[uint64][]*Mask // by content
-	shapes map[[256]uint8]*shape
+	shapes map[*[256]uint8]*shape
 	slab   []state
+	rows   []row
 	slots  []atomic.Pointer[state]
 	kept   int // bytes beside those of src
 	work   int // of src, at last sight
+	asked  int // times that account was called
 	total  atomic.Int64
 }
 
@@ -40,7 +42,8 @@ type row struct {
 
 // A shape sorts bytes into classes, see Source.
 type shape struct {
-	class [256]uint8
+	class *[256]uint8
+	most  int
 	live  byteSet // bytes of a class
 }
 
@@ -53,7 +56,7 @@ func (s *byteSet) add(b byte) { s[b>>6] |= 1 << (b & 63) }
 var dead = &state{}
 
 func newTable(src Source) (*table, error) {
-	t := &table{src: src, byID: make([]*state, 64), masks: map[uint64][]*Mask{}, shapes: map[[256]uint8]*shape{}}
+	t := &table{src: src, byID: make([]*state, 64), masks: map[uint64][]*Mask{}, shapes: map[*[256]uint8]*shape{}}
 	id, err := src.Start()
 	if err != nil {
 		return nil, err
@@ -103,33 +106,42 @@ func (t *table) look(s *state) *row {
 	if r := s.row.Load(); r != nil {
 		return r
 	}
-	r := &row{}
-	n := 0
-	var class [256]uint8
+	class := &nothing
 	if s != dead {
-		n = t.src.Classes(s.id, &class)
+		class = t.src.Classes(s.id)
 	}
-	if r.shape = t.shapes[class]; r.shape == nil {
-		r.shape = &shape{class: class}
+	sh := t.shapes[class]
+	if sh == nil {
+		sh = &shape{class: class}
 		for b, k := range class {
 			if k > 0 {
-				r.live.add(byte(b))
+				sh.live.add(byte(b))
+				sh.most = max(sh.most, int(k))
 			}
 		}
-		t.shapes[class] = r.shape
-		t.kept += 640
+		t.shapes[class] = sh
+		t.kept += 100
 	}
-	if len(t.slots) < n+1 {
+	n := sh.most + 1
+	if len(t.slots) < n {
 		t.slots = make([]atomic.Pointer[state], 128+n)
 	}
-	r.next, t.slots = t.slots[:n+1:n+1], t.slots[n+1:]
+	if len(t.rows) == 0 {
+		t.rows = make([]row, 32)
+	}
+	r := &t.rows[0]
+	t.rows = t.rows[1:]
+	r.shape = sh
+	r.next, t.slots = t.slots[:n:n], t.slots[n:]
 	r.next[0].Store(dead)
-	t.kept += 56 + 8*(n+1)
+	t.kept += 56 + 8*n
 	if s != dead { // which belongs to all tables
 		s.row.Store(r)
 	}
 	return r
 }
+
+var nothing [256]uint8
 
 // noText is that of states outside of runs.
 var noText = &Text{}
@@ -242,8 +254,11 @@ func (t *table) canonical(s *state) *state {
 	return c
 }
 
-// account brings total up to date.
+// account brings total up to date, now and then: a source may have to count.
 func (t *table) account() {
+	if t.asked++; t.asked%16 != 1 {
+		return
+	}
 	b, w := t.src.Cost()
 	t.work = w
 	t.total.Store(int64(b + t.kept))

@@ -6,7 +6,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 )
@@ -27,6 +30,7 @@ type Vocabulary struct {
 	trie        trie
 	blanks      []int32       // tokens of nothing but JSON's white space
 	behindBlank [256][]uint32 // nodes of the trie behind white space only, by their byte
+	escapes     []escape
 
 	mu     sync.Mutex // guards slices and what they make when needed
 	slices []*slice   // those in use first
@@ -89,6 +93,7 @@ func NewVocabulary(tok *tokenizer.Tokenizer, ends ...int32) (*Vocabulary, error)
 	}
 	v.trie.build(sorted(all))
 	v.spaces()
+	v.trie.each(v.escape)
 	for _, c := range []Chars{withEscapes(AnyChar, EscapeShort|EscapeU), AnyChar} {
 		v.slice(c)
 	}
@@ -211,6 +216,55 @@ func (t *trie) each(f func(id int32, text []byte)) {
 			f(id, text[:depth])
 		}
 	}
+}
+
+// An escape is a token that begins to spell characters of a string by their
+// codes: plain ones, a backslash, and maybe u and digits.
+type escape struct {
+	id     int32
+	quoted bool   // a quote comes first
+	plain  string // before the backslash
+	digits string // of the code, in lower case
+	long   bool   // the code is whole, and maybe more follows
+}
+
+func (v *Vocabulary) escape(id int32, text []byte) {
+	e := escape{id: id}
+	if text[0] == '"' {
+		e.quoted = true
+		text = text[1:]
+	}
+	at := bytes.IndexByte(text, '\\')
+	if at < 0 || !AnyChar.scan(text[:at]).whole {
+		return
+	}
+	e.plain = string(text[:at])
+	if text = text[at+1:]; len(text) > 0 {
+		if text[0] != 'u' {
+			return
+		}
+		text = text[1:]
+		e.digits = string(bytes.ToLower(text))
+		for i, b := range text[:min(4, len(text))] {
+			if _, ok := hexDigit(b); !ok {
+				return
+			}
+			e.long = i == 3
+		}
+	}
+	v.escapes = append(v.escapes, e)
+}
+
+// begins tells whether a word can be spelled so.
+func (e *escape) begins(word string) bool {
+	if len(e.plain) >= len(word) || word[:len(e.plain)] != e.plain {
+		return false
+	}
+	r, _ := utf8.DecodeRuneInString(word[len(e.plain):])
+	if r > 0xFFFF {
+		r, _ = utf16.EncodeRune(r)
+	}
+	return e.digits == "" || strings.HasPrefix(fmt.Sprintf("%04x", r), e.digits)
 }
 
 const blank = "\t\n\r "

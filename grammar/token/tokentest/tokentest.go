@@ -130,8 +130,8 @@ func (w *Twin) ending(s uint32) (text []byte, ok, tired bool) {
 	}
 	// What closes comes first, so that the search is short.
 	choices := func(s uint32) []byte {
-		var class [256]uint8
-		n := w.src.Classes(s, &class)
+		class := w.src.Classes(s)
+		n := int(slices.Max(class[:]))
 		of := make([]byte, 0, n)
 		for k := 1; k <= n; k++ {
 			// Of a class the byte that closes most.
