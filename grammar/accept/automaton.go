@@ -2,6 +2,7 @@ package accept
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -20,19 +21,23 @@ type Options struct {
 type State uint32
 
 // An Automaton decides byte by byte which JSON texts a schema accepts. It is
-// made as it is used; what was once found out serves all that use it. It is
-// safe for concurrent use.
+// made as it is used; what was once found out serves all that use it, up to
+// Limits.Memory, after which Step says so where it would have to find out more.
+// It is safe for concurrent use.
 type Automaton struct {
-	limits Limits
-	first  State
-	rows   atomic.Pointer[[]*[rowsPerPage]row]
+	limits  Limits
+	schema  []byte
+	options Options
+	first   State
+	rows    atomic.Pointer[[]*[rowsPerPage]row]
 
 	mu     sync.Mutex // guards all below, and the making of what rows hold
 	m      *machine
 	states map[config]State
+	gone   map[config]bool // met, and not alive
 	bytes  int
-	made   int  // steps
-	full   bool // the limit of memory was reached
+	made   int // steps
+	kept   int // bytes, as of some of the last 64 steps
 }
 
 const rowsPerPage = 64
@@ -49,17 +54,11 @@ const toDead = ^uint32(0) // in a row: the byte leads to State 0
 // Compile reads a schema. The error is a *RefusedError, a *LimitError, or that
 // of ctx.
 func Compile(ctx context.Context, schema []byte, o Options) (*Automaton, error) {
-	l := newLoader(ctx, o)
-	r, err := l.document(o.Base, schema, &path{})
+	m, err := build(ctx, schema, o)
 	if err != nil {
 		return nil, err
 	}
-	m := newMachine(l.limits)
-	b := &builder{l: l, m: m, x: m.x, done: map[buildKey]*built{}}
-	if m.root, err = b.root(r); err != nil {
-		return nil, err
-	}
-	a := &Automaton{limits: l.limits, m: m, states: map[config]State{}}
+	a := &Automaton{limits: m.limits, schema: slices.Clone(schema), options: o, m: m, states: map[config]State{}, gone: map[config]bool{}}
 	a.rows.Store(&[]*[rowsPerPage]row{new([rowsPerPage]row)})
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,6 +72,19 @@ func Compile(ctx context.Context, schema []byte, o Options) (*Automaton, error) 
 	return a, m.exceeded()
 }
 
+// build makes the machine of a schema.
+func build(ctx context.Context, schema []byte, o Options) (*machine, error) {
+	l := newLoader(ctx, o)
+	r, err := l.document(o.Base, schema, &path{})
+	if err != nil {
+		return nil, err
+	}
+	m := newMachine(l.limits)
+	b := &builder{l: l, m: m, x: m.x, done: map[buildKey]*built{}}
+	m.root, err = b.root(r)
+	return m, err
+}
+
 // Start is the state before the first byte: 0 if no text fits.
 func (a *Automaton) Start() State { return a.first }
 
@@ -81,7 +93,9 @@ func (a *Automaton) row(s State) *row {
 }
 
 // Step is the state after one more byte. The error is a *LimitError.
-func (a *Automaton) Step(s State, b byte) (State, error) {
+func (a *Automaton) Step(s State, b byte) (State, error) { return a.stepIn(s, b, a.limits.Memory) }
+
+func (a *Automaton) stepIn(s State, b byte, room int) (State, error) {
 	if s == 0 {
 		return 0, nil
 	}
@@ -94,10 +108,11 @@ func (a *Automaton) Step(s State, b byte) (State, error) {
 			return State(n), nil
 		}
 	}
-	return a.step(s, b)
+	return a.step(s, b, room)
 }
 
-func (a *Automaton) step(s State, b byte) (State, error) {
+// step makes the state that b leads to, if less than room bytes are kept.
+func (a *Automaton) step(s State, b byte, room int) (State, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.row(s)
@@ -110,17 +125,25 @@ func (a *Automaton) step(s State, b byte) (State, error) {
 			return State(n), nil
 		}
 	}
-	if a.made++; a.full || a.made%64 == 0 && a.bytes+a.m.bytes() > a.limits.Memory {
-		a.full = true
-		return 0, &LimitError{"memory", a.limits.Memory}
+	if a.made%64 == 0 {
+		a.kept = a.bytes + a.m.bytes()
+	}
+	if a.made++; a.kept > room {
+		return 0, &LimitError{"memory", room}
 	}
 	a.m.work = 0
 	c, err := a.m.step(r.config, b)
 	if err != nil {
 		return 0, err
 	}
-	if c != dead && !a.m.alive(c) {
-		c = dead
+	if _, known := a.states[c]; !known {
+		if gone := a.gone[c]; gone || !a.m.alive(c) {
+			if !gone {
+				a.gone[c] = true
+				a.bytes += 40
+			}
+			c = dead
+		}
 	}
 	if err := a.m.exceeded(); err != nil {
 		return 0, err

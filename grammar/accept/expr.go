@@ -215,6 +215,11 @@ func (x *exprs) join(o op, es []expr) expr {
 			}
 		}
 	}
+	if o == opAnd {
+		if short, changed := x.settle(list); changed {
+			return x.join(o, short)
+		}
+	}
 	return x.intern(o, 0, 0, slices.Clone(list))
 }
 
@@ -328,6 +333,59 @@ func (x *exprs) meet(list []expr) ([]expr, bool) {
 	}
 	slices.Sort(list)
 	return list, true
+}
+
+// settle takes out of the disjunctions in list, which is sorted, what the rest
+// of it decides.
+func (x *exprs) settle(list []expr) (short []expr, changed bool) {
+	has := set(0)
+	for _, e := range list {
+		if d := &x.nodes[e]; d.op == opHas {
+			has = set(d.n)
+		}
+	}
+	for i, e := range list {
+		if x.nodes[e].op != opOr {
+			continue
+		}
+		var kept []expr
+		for k, a := range x.nodes[e].args {
+			if _, found := slices.BinarySearch(list, a); found {
+				kept = []expr{yes}
+				changed = true
+				break
+			}
+			if x.denied(a, list, has) {
+				if kept == nil {
+					kept = append(make([]expr, 0, len(x.nodes[e].args)), x.nodes[e].args[:k]...)
+				}
+				changed = true
+			} else if kept != nil {
+				kept = append(kept, a)
+			}
+		}
+		if kept != nil {
+			if short == nil {
+				short = slices.Clone(list)
+			}
+			short[i] = x.or(kept...)
+		}
+	}
+	return short, changed
+}
+
+// denied tells whether e can't be true where all of list is.
+func (x *exprs) denied(e expr, list []expr, has set) bool {
+	if d := &x.nodes[e]; d.op == opNot {
+		a := &x.nodes[d.args[0]]
+		_, found := slices.BinarySearch(list, d.args[0])
+		return found || a.op == opHas && has != 0 && x.sets.combine(setMinus, set(a.n), has) == 0
+	}
+	f, ok := x.not[e]
+	if ok {
+		_, ok = slices.BinarySearch(list, f)
+	}
+	return ok
 }
 
 func lower(a, b int64) int64 {
@@ -523,9 +581,6 @@ func (x *exprs) neg(e expr) expr {
 		f = x.intern(opNot, 0, 0, []expr{e})
 	}
 	x.not[e] = f
-	if _, ok := x.not[f]; !ok {
-		x.not[f] = e
-	}
 	return f
 }
 

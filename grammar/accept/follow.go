@@ -1,6 +1,8 @@
 package accept
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -29,14 +31,57 @@ func (e *StopError) Error() string {
 	return s
 }
 
-// Check judges a whole text. The error is a *StopError or a *LimitError.
+// Check judges a whole text. What it finds out is kept for later, unless the
+// automaton is half full; then the text is judged by a machine of its own. The
+// error is a *StopError or a *LimitError.
 func (a *Automaton) Check(text []byte) error {
 	f := a.NewFollower()
-	if err := f.Feed(text); err != nil {
+	err := f.Feed(text)
+	var limit *LimitError
+	if errors.As(err, &limit) {
+		return a.checkAlone(text)
+	}
+	if err != nil {
 		return err
 	}
 	return f.End()
 }
+
+// checkAlone judges a text without keeping anything.
+func (a *Automaton) checkAlone(text []byte) error {
+	m, err := build(context.Background(), a.schema, a.options)
+	if err != nil {
+		return err
+	}
+	var at trace
+	c := m.start()
+	stop := func(i int, why string) error { return &StopError{Offset: i, Pointer: at.path(), Why: why} }
+	for i, b := range text {
+		m.work = 0
+		next, err := m.step(c, b)
+		if err != nil {
+			return err
+		}
+		if i%256 == 0 && m.bytes() > a.limits.Memory {
+			return &LimitError{"memory", a.limits.Memory}
+		}
+		fits := next != dead && m.alive(next)
+		if err := m.exceeded(); err != nil {
+			return err
+		}
+		if !fits {
+			return stop(i, at.why(c.mode, b, a.limits.Depth))
+		}
+		at.follow(c.mode, next.mode, b)
+		c = next
+	}
+	if !m.accepting(c) {
+		return stop(len(text), endsHere)
+	}
+	return nil
+}
+
+const endsHere = "the text ends here"
 
 // A Follower reads a text as it comes.
 type Follower struct {
@@ -44,6 +89,11 @@ type Follower struct {
 	at     State
 	offset int
 	err    error
+	trace
+}
+
+// A trace is where in a text one is.
+type trace struct {
 	levels []level
 	key    []byte // of the key being read, with its quotes
 }
@@ -74,13 +124,13 @@ func (f *Follower) Feed(text []byte) error {
 		return f.stop("no value fits the schema")
 	}
 	for _, b := range text {
-		s, err := f.a.Step(f.at, b)
+		s, err := f.a.stepIn(f.at, b, f.a.limits.Memory/2)
 		if err != nil {
 			f.err = err
 			return err
 		}
 		if s == 0 {
-			return f.stop(f.why(b))
+			return f.stop(f.why(f.a.row(f.at).mode, b, f.a.limits.Depth))
 		}
 		if s != f.at || b == ',' {
 			f.follow(f.a.row(f.at).mode, f.a.row(s).mode, b)
@@ -97,7 +147,7 @@ func (f *Follower) End() error {
 		return f.err
 	}
 	if !f.a.Accepting(f.at) {
-		return f.stop("the text ends here")
+		return f.stop(endsHere)
 	}
 	return nil
 }
@@ -108,7 +158,7 @@ func (f *Follower) stop(why string) error {
 }
 
 // follow keeps levels: byte b led from one mode to the other.
-func (f *Follower) follow(from, to mode, b byte) {
+func (f *trace) follow(from, to mode, b byte) {
 	switch from {
 	case inString, inNull, inTrue, inFalse:
 		return
@@ -140,7 +190,9 @@ func (f *Follower) follow(from, to mode, b byte) {
 }
 
 // Path is a JSON pointer to the value that comes next or is being read.
-func (f *Follower) Path() string {
+func (f *Follower) Path() string { return f.path() }
+
+func (f *trace) path() string {
 	var p strings.Builder
 	for _, l := range f.levels {
 		switch {
@@ -266,33 +318,23 @@ func (a *Automaton) names(s State, b byte, otherwise string) []string {
 }
 
 // why says why byte b doesn't fit.
-func (f *Follower) why(b byte) string {
-	c := f.a.row(f.at).config
+func (f *trace) why(mo mode, b byte, depth int) string {
 	what := fmt.Sprintf("%q", b)
 	if b >= 0x80 {
 		what = fmt.Sprintf("byte %#02x", b)
 	}
-	switch c.mode {
-	case atKey, inKey:
-		if c.mode == inKey && b == '"' {
-			return "this key doesn't fit here, or stood before"
-		}
-	case atValue:
-		if (b == '{' || b == '[') && len(f.levels) >= f.a.limits.Depth {
-			return fmt.Sprintf("nested more than %d deep", f.a.limits.Depth)
-		}
-	case inString:
-		if b == '"' {
-			return "the string doesn't fit"
-		}
-	case inNumber:
-		if b == ',' || b == ']' || b == '}' || space(b) {
-			return "the number doesn't fit"
-		}
-	case afterValue:
-		if b == '}' || b == ']' {
-			return what + " would end it too early"
-		}
+	closing := b == '}' || b == ']'
+	switch {
+	case mo == inKey && b == '"':
+		return "this key doesn't fit here, or stood before"
+	case mo == atValue && (b == '{' || b == '[') && len(f.levels) >= depth:
+		return fmt.Sprintf("nested more than %d deep", depth)
+	case mo == inString && b == '"':
+		return "the string doesn't fit"
+	case mo == inNumber && (b == ',' || closing || space(b)):
+		return "the number doesn't fit"
+	case mo == afterValue && closing:
+		return what + " would end it too early"
 	}
 	return what + " doesn't fit"
 }

@@ -88,7 +88,7 @@ func hostile() map[string][2]string {
 		}
 		fmt.Fprintf(&b, `{"patternProperties":{"^a{%d}":{"type":"string"}},"minProperties":1}`, i+1)
 	}
-	all["200 patterns denied"] = [2]string{b.String() + `]}}`, `{"a":1}`}
+	all["200 patterns denied"] = [2]string{b.String() + `]}}`, `{}`}
 	for _, n := range []int{200, 2000} {
 		for _, k := range []string{"oneOf", "anyOf"} {
 			b.Reset()
@@ -133,7 +133,7 @@ func hostile() map[string][2]string {
 	for range 200 {
 		b.WriteString(`{"not":{"contains":`)
 	}
-	all["200 not contains"] = [2]string{b.String() + `true` + strings.Repeat("}}", 200), `[[[[]]]]`}
+	all["200 not contains"] = [2]string{b.String() + `true` + strings.Repeat("}}", 200), `[[[]]]`}
 	b.Reset()
 	b.WriteString(`{"allOf":[`)
 	for i := range 60 {
@@ -171,7 +171,7 @@ func TestHostile(t *testing.T) {
 			}
 		}
 		t.Logf("%-50s compile %8v %.120v; check %v %.100v", name, took.Round(time.Microsecond), err, check.Round(time.Microsecond), fit)
-		if took > 5*time.Second || check > 5*time.Second {
+		if took > 10*time.Second || check > 10*time.Second {
 			t.Errorf("%s: compile %v, check %v", name, took, check)
 		}
 	}

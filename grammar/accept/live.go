@@ -70,12 +70,19 @@ func (l *liveness) bytes() int {
 // alive tells whether some text that goes on from c fits.
 func (m *machine) alive(c config) bool {
 	l := m.live
-	l.steps = 0
+	work := m.work
+	l.steps, m.work = 0, 0
 	a := l.of(c)
+	m.work = work
 	if a == perhaps {
 		l.count++
 	}
 	return a != never
+}
+
+// tired tells whether the search has taken long enough.
+func (l *liveness) tired() bool {
+	return l.steps > l.m.limits.Search || l.m.work > l.m.limits.Work/4
 }
 
 func (l *liveness) of(c config) answer {
@@ -146,7 +153,7 @@ func (l *liveness) ended(r remains) answer {
 	if a := l.rest[r]; a != unasked {
 		return a
 	}
-	if l.steps += 1 + len(l.m.x.conjuncts(r.goal))/16; l.steps > l.m.limits.Search {
+	if l.steps += 1 + len(l.m.x.conjuncts(r.goal))/16; l.tired() {
 		return perhaps
 	}
 	low := l.low
@@ -182,7 +189,7 @@ func (l *liveness) split(r remains) answer {
 		others := x.and(slices.Delete(slices.Clone(list), i, i+1)...)
 		best := never
 		for k := range n {
-			if l.steps > l.m.limits.Search {
+			if l.tired() {
 				return better(best, perhaps)
 			}
 			q := r
@@ -252,7 +259,7 @@ func (l *liveness) within(top uint32) answer {
 	if q.goal != no {
 		a = l.kid(top, q)
 	}
-	if l.steps <= m.limits.Search {
+	if !l.tired() {
 		l.frame[top] = a
 	}
 	return a
@@ -334,9 +341,9 @@ func (l *liveness) restrict(f frame, a ask) ask {
 	if len(qs) == 0 || len(qs) > maxAnswers || a.goal == no {
 		return a
 	}
-	steps := l.steps
-	l.steps = 0
-	defer func() { l.steps = steps }()
+	steps, work := l.steps, m.work
+	l.steps, m.work = 0, 0
+	defer func() { l.steps, m.work = steps, work }()
 	f.ask, f.within = m.ask(a), true
 	allowed, all := no, true
 	for bits := range 1 << len(qs) {
@@ -382,7 +389,7 @@ func (l *liveness) leave(top uint32, o outcome, value uint32) answer {
 	}
 	f = m.after(f, o.answers, value)
 	a := l.ends(&f)
-	if l.steps <= m.limits.Search {
+	if !l.tired() {
 		l.past[key] = a
 	}
 	return a
@@ -419,7 +426,7 @@ func (l *liveness) outcomes(r *reader, q lexical.State, f func(class uint32) ans
 	}
 	found, exact := r.lex.Reachable(q)
 	for _, o := range found {
-		if l.steps > l.m.limits.Search {
+		if l.tired() {
 			return better(best, perhaps)
 		}
 		if try(o) {
@@ -442,7 +449,7 @@ func (l *liveness) keys(top uint32, q lexical.State) answer {
 			if c, ok := m.endKey(top, id, 0); ok {
 				a = l.within(c.top)
 			}
-			if l.steps <= m.limits.Search {
+			if !l.tired() {
 				l.key[key] = a
 			}
 		}
@@ -462,7 +469,7 @@ func (l *liveness) exists(e expr) answer {
 		l.low = min(l.low, depth)
 		return never
 	}
-	if l.steps++; l.steps > l.m.limits.Search || len(l.open) > maxBuildDepth {
+	if l.steps++; l.tired() || len(l.open) > maxBuildDepth {
 		return perhaps
 	}
 	depth := len(l.open)
@@ -480,7 +487,7 @@ func (l *liveness) exists(e expr) answer {
 		if l.low >= depth {
 			l.low = 1 << 30
 		}
-		if best != perhaps || l.steps <= l.m.limits.Search {
+		if best != perhaps || !l.tired() {
 			l.some[e] = best
 		}
 	}
@@ -688,7 +695,7 @@ func (l *liveness) member(r remains, list []expr, lacks set, class uint32, doubt
 	if class == 0 {
 		return perhaps
 	}
-	if l.steps++; l.steps > l.m.limits.Search {
+	if l.steps++; l.tired() {
 		return perhaps
 	}
 	m, x := l.m, l.m.x
@@ -807,7 +814,7 @@ func (l *liveness) array(r remains, list []expr) answer {
 		}
 	} else {
 		for i := 0; i <= prefix && uint64(i) < most; i++ {
-			if l.steps++; l.steps > m.limits.Search {
+			if l.steps++; l.tired() {
 				return perhaps
 			}
 			a := l.exists(at(i))
@@ -911,7 +918,7 @@ func (l *liveness) itemsFrom(rule uint64, off uint32) run {
 				runs[i] = run{min(next.length+1, maxCount), worse(a, next.sure)}
 			}
 		}
-		if l.low == 1<<30 && l.steps <= l.m.limits.Search {
+		if l.low == 1<<30 && !l.tired() {
 			l.runs[rule] = runs
 		}
 		l.low = min(l.low, low)
@@ -958,8 +965,15 @@ func (l *liveness) distinct(e expr, used set) (uint64, bool) {
 	return n, true
 }
 
+// maxTally bounds the predicates on numbers of which it is looked at together
+// what can still hold: that takes the square of their number.
+const maxTally = 128
+
 // numbers tells whether a number read to q can end so that the frame can.
 func (l *liveness) numbers(top uint32, p *part, q lexical.State) answer {
+	if len(p.tally.nums) > maxTally {
+		return perhaps
+	}
 	// Most often it may end right here, or after a digit.
 	lex := p.tally.lex
 	for _, near := range [...]lexical.State{q, lex.Step(q, '0'), lex.Step(q, '1')} {
@@ -985,6 +999,9 @@ func (l *liveness) numbers(top uint32, p *part, q lexical.State) answer {
 
 // number tells whether a number read to q can turn out as p wants.
 func (l *liveness) number(p *part, q lexical.State) answer {
+	if len(p.tally.nums) > maxTally {
+		return perhaps
+	}
 	found, exact := p.tally.lex.Reachable(q)
 	for _, v := range found {
 		if l.m.numberOutcome(p, v).fits {

@@ -105,14 +105,13 @@ func (m *machine) items(r *itemRule) expr {
 
 func (m *machine) members(vals map[uint32]expr, patterns []patternRule, rest expr) expr {
 	r := &memberRule{rest: rest, patterns: patterns}
-	idle := rest == yes
+	idle := rest == yes && len(vals) == 0 // a key that is named can't come twice
 	for w := range vals {
 		r.keys = append(r.keys, w)
 	}
 	slices.Sort(r.keys)
 	for _, w := range r.keys {
 		r.vals = append(r.vals, vals[w])
-		idle = idle && vals[w] == yes
 	}
 	for _, p := range patterns {
 		idle = idle && p.e == yes

@@ -420,6 +420,9 @@ func (m *machine) someNumber(es []expr) answer {
 	integer := false
 	for _, e := range es {
 		d := &m.x.nodes[e]
+		if d.op == opOr && len(es) == 1 && m.x.nodes[d.args[0]].op == opNum {
+			return surely
+		}
 		if d.op != opNum {
 			return unasked
 		}

@@ -153,6 +153,12 @@ func findProperty(name, value string) (charset, bool) {
 		return anyChar, true
 	case "ASCII":
 		return charset{0, 127}, true
+	case "Assigned":
+		return in(unicode.Cn).negate(), true
+	case "Cased":
+		return in(unicode.Ll, unicode.Other_Lowercase, unicode.Lu, unicode.Other_Uppercase, unicode.Lt), true
+	case "Grapheme_Extend":
+		return in(unicode.Me, unicode.Mn, unicode.Other_Grapheme_Extend), true
 	case "Alphabetic":
 		return in(unicode.L, unicode.Nl, unicode.Other_Alphabetic), true
 	case "Lowercase":
@@ -178,58 +184,20 @@ func findProperty(name, value string) (charset, bool) {
 }
 
 func categorySet(name string) (charset, bool) {
-	if short, ok := categoryNames[name]; ok {
+	if short, ok := unicode.CategoryAliases[name]; ok {
 		name = short
 	}
-	switch name {
-	case "Cn":
-		return assigned().negate(), true
-	case "Assigned":
-		return assigned(), true
-	case "C":
-		return tableSet(unicode.C).union(assigned().negate()), true
-	case "LC":
-		return tableSet(unicode.Lu).union(tableSet(unicode.Ll)).union(tableSet(unicode.Lt)), true
+	t, ok := unicode.Categories[name]
+	if !ok {
+		return nil, false
 	}
-	if t, ok := unicode.Categories[name]; ok && len(name) <= 2 {
-		return tableSet(t), true
-	}
-	return nil, false
-}
-
-func assigned() charset {
-	var s charset
-	for _, t := range []*unicode.RangeTable{unicode.C, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S, unicode.Z} {
-		s = append(s, tableSet(t)...)
-	}
-	return s.normal().minus(noncharacters())
-}
-
-// noncharacters are in no table that assigns anything; they are named here
-// since Cn of newer tables may hold them.
-func noncharacters() charset {
-	s := charset{0xFDD0, 0xFDEF}
-	for plane := rune(0); plane <= 0x10; plane++ {
-		s = append(s, plane<<16|0xFFFE, plane<<16|0xFFFF)
-	}
-	return s
-}
-
-var categoryNames = map[string]string{
-	"Other": "C", "Control": "Cc", "cntrl": "Cc", "Format": "Cf", "Unassigned": "Cn", "Private_Use": "Co", "Surrogate": "Cs",
-	"Letter": "L", "Cased_Letter": "LC", "Lowercase_Letter": "Ll", "Modifier_Letter": "Lm", "Other_Letter": "Lo", "Titlecase_Letter": "Lt", "Uppercase_Letter": "Lu",
-	"Mark": "M", "Combining_Mark": "M", "Spacing_Mark": "Mc", "Enclosing_Mark": "Me", "Nonspacing_Mark": "Mn",
-	"Number": "N", "Decimal_Number": "Nd", "digit": "Nd", "Letter_Number": "Nl", "Other_Number": "No",
-	"Punctuation": "P", "punct": "P", "Connector_Punctuation": "Pc", "Dash_Punctuation": "Pd", "Close_Punctuation": "Pe", "Final_Punctuation": "Pf",
-	"Initial_Punctuation": "Pi", "Other_Punctuation": "Po", "Open_Punctuation": "Ps",
-	"Symbol": "S", "Currency_Symbol": "Sc", "Modifier_Symbol": "Sk", "Math_Symbol": "Sm", "Other_Symbol": "So",
-	"Separator": "Z", "Line_Separator": "Zl", "Paragraph_Separator": "Zp", "Space_Separator": "Zs",
+	return tableSet(t), true
 }
 
 var propertyAliases = map[string]string{
 	"Alpha": "Alphabetic", "Lower": "Lowercase", "Upper": "Uppercase", "space": "White_Space", "IDS": "ID_Start", "IDC": "ID_Continue",
 	"AHex": "ASCII_Hex_Digit", "Hex": "Hex_Digit", "Ideo": "Ideographic", "Dia": "Diacritic", "Ext": "Extender", "Pat_Syn": "Pattern_Syntax",
-	"Pat_WS": "Pattern_White_Space", "QMark": "Quotation_Mark", "Rad": "Radical", "RI": "Regional_Indicator", "STerm": "Sentence_Terminal",
+	"Pat_WS": "Pattern_White_Space", "QMark": "Quotation_Mark", "Gr_Ext": "Grapheme_Extend", "RI": "Regional_Indicator", "STerm": "Sentence_Terminal",
 	"SD": "Soft_Dotted", "Term": "Terminal_Punctuation", "UIdeo": "Unified_Ideograph", "VS": "Variation_Selector", "Bidi_C": "Bidi_Control",
 	"Join_C": "Join_Control", "LOE": "Logical_Order_Exception", "NChar": "Noncharacter_Code_Point", "Dep": "Deprecated",
 	"IDSB": "IDS_Binary_Operator", "IDST": "IDS_Trinary_Operator",

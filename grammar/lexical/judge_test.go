@@ -4,11 +4,14 @@ package lexical
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"math/rand/v2"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 
 	"pgregory.net/rapid"
 )
@@ -86,4 +89,92 @@ func TestPatternNode(t *testing.T) {
 		}
 	})
 	t.Log(asked, "texts asked")
+}
+
+// askNode runs a script that reads a JSON value from its input and prints one.
+func askNode(t *testing.T, script string, in, out any) {
+	path, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("no node: ", err)
+	}
+	q, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "-e", `const put = v => console.log(JSON.stringify(v)), got = JSON.parse(require('fs').readFileSync(0)); `+script)
+	cmd.Stdin = bytes.NewReader(q)
+	b, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, out); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is a pattern for format regex is one for node, and the other way round.
+func TestPatternSyntaxNode(t *testing.T) {
+	parts := strings.Fields("a ( ) [ ] { } {1} {2,} {3,1} * + ? \\ | ^ $ . - \\d \\b \\B \\k<n> (?<n> (?: (?= (?! (?<= (?<! \\1 \\2 \\0 \\00 \\x4 \\x41 \\u0041 \\u{41} \\u{110000} " +
+		"\\uD83D\\uDE00 \\cA \\c1 \\p{L} \\p{Lx} \\P{sc=Latin} \\- \\/ \\a [a-z] [\\d-z] [z-a] [\\b] [\\B] [^] [] é 😀 (? (?i) [\\-] = : <n> , /")
+	random := rand.New(rand.NewPCG(3, 4))
+	patterns := make([]string, 60000)
+	for i := range patterns {
+		for range 1 + random.IntN(6) {
+			patterns[i] += parts[random.IntN(len(parts))]
+		}
+	}
+	var valid []bool
+	askNode(t, `put(got.map(p => { try { new RegExp(p, 'u'); return true } catch (e) { return false } }))`, patterns, &valid)
+	for i, src := range patterns {
+		if _, err := parsePattern(src, true); (err == nil) != valid[i] {
+			t.Errorf("%q is %t: %v", src, valid[i], err)
+		}
+		if _, err := parsePattern(src, false); err != nil && valid[i] && !strings.Contains(err.Error(), "backreference") && !strings.Contains(err.Error(), "inside a lookbehind") {
+			t.Error(err)
+		}
+	}
+}
+
+// Properties have the characters that node's have, but for those that changed
+// between the versions of Unicode.
+func TestPropertiesNode(t *testing.T) {
+	names := []string{"Any", "ASCII", "Assigned", "Alphabetic", "Cased", "Lowercase", "Uppercase", "Math", "ID_Start", "ID_Continue", "Grapheme_Extend"}
+	for n := range unicode.Categories {
+		names = append(names, n)
+	}
+	for n := range unicode.CategoryAliases {
+		names = append(names, "gc="+n)
+	}
+	for n := range binaryProperties {
+		names = append(names, n)
+	}
+	for n := range propertyAliases {
+		names = append(names, n)
+	}
+	for n := range unicode.Scripts {
+		names = append(names, "Script="+n)
+	}
+	const step = 7 // of every seven code points one is asked
+	var has [][]rune
+	askNode(t, `put(got.map(p => { const e = new RegExp('^\\p{' + p + '}$', 'u'), r = []; for (let c = 0; c < 0x20000; c += 7) if (e.test(String.fromCodePoint(c))) r.push(c); return r }))`, names, &has)
+	for i, n := range names {
+		name, value, _ := strings.Cut(n, "=")
+		s, ok := propertySet(name, value)
+		if !ok {
+			t.Errorf("no %s", n)
+			continue
+		}
+		differ, in := 0, map[rune]bool{}
+		for _, r := range has[i] {
+			in[r] = true
+		}
+		for r := rune(0); r < 0x20000; r += step {
+			if s.has(r) != in[r] && unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S, unicode.Z, unicode.Cc, unicode.Cf) {
+				differ++
+			}
+		}
+		if differ > 12 {
+			t.Errorf("%s: %d code points differ", n, differ)
+		}
+	}
 }

@@ -190,3 +190,62 @@ func TestNumberHugeExponents(t *testing.T) {
 		}
 	}
 }
+
+// What is listed as reachable is reached by digits and an exponent of few
+// characters, if the bounds and multiples are small.
+func TestNumberReached(t *testing.T) {
+	var tails []string
+	for e := -9; e <= 9; e++ {
+		tails = append(tails, fmt.Sprintf("e%d", e), fmt.Sprint(e), fmt.Sprintf("+%d", max(e, 0)))
+	}
+	digits := []int{1005, 10005, 20005, 12345678, 99999999, 50000001, 11000001, 19000001}
+	for d := range 300 {
+		digits = append(digits, d)
+	}
+	for _, d := range digits {
+		tails = append(tails, fmt.Sprint(d), fmt.Sprintf(".%d", d), fmt.Sprintf("0.%d", d), fmt.Sprintf("-%d", d))
+		for e := -9; e <= 9; e++ {
+			tails = append(tails, fmt.Sprintf("%de%d", d, e), fmt.Sprintf(".%de%d", d, e), fmt.Sprintf("-%de%d", d, e))
+		}
+	}
+	tails = append(tails, "", ".0", "0", "00", "01", "05", "000", "00000")
+	values := []string{"1", "2", "5", "10", "12", "20", "-3", "0.5", "0.25", "-0.5", "100", "3", "0"}
+	rapid.Check(t, func(t *rapid.T) {
+		var preds []NumberPredicate
+		for range rapid.IntRange(1, 3).Draw(t, "n") {
+			v := rat(rapid.SampledFrom(values).Draw(t, "value"))
+			preds = append(preds, rapid.SampledFrom([]NumberPredicate{
+				Minimum(v, false), Minimum(v, true), Maximum(v, false), Maximum(v, true), MultipleOf(v), Integer(), Equal(v),
+			}).Draw(t, "predicate"))
+		}
+		n := newNumbers(t, preds)
+		text := rapid.SampledFrom([]string{"", "-", "0", "1", "-1", "15", "1.5", "0.", "0.05", "25e", "25e-", "1e1", "2.50E+", "-100", "99"}).Draw(t, "text")
+		q := runNumber(n, text)
+		vectors, exact := n.Reachable(q)
+		if !exact {
+			t.Fatalf("%v after %s is not exact", preds, text)
+		}
+		got := map[Vector]bool{}
+		for _, tail := range tails {
+			at := q
+			for i := range len(tail) {
+				at = n.Step(at, tail[i])
+			}
+			if n.Complete(at) {
+				got[n.Truth(at)] = true
+				if !slices.Contains(vectors, n.Truth(at)) {
+					t.Fatalf("%v: %s%s is not among %x", preds, text, tail, vectors)
+				}
+			}
+		}
+		for _, v := range vectors {
+			if !got[v] {
+				ks := ""
+				for _, p := range preds {
+					ks += p.Key() + "; "
+				}
+				t.Fatalf("%s after %q: %x is not reached", ks, text, v)
+			}
+		}
+	})
+}

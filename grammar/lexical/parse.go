@@ -60,11 +60,14 @@ type parser struct {
 	behind int // lookbehinds around
 	ranges int // of characters in classes so far
 	refs   []ref
+	groups int // that capture
 }
 
+// A ref is a backreference, by name or by number.
 type ref struct {
-	at   int
-	name string
+	at    int
+	name  string
+	group int
 }
 
 // parsePattern reads a pattern of ECMA-262 with the u flag. Unless it is
@@ -93,7 +96,7 @@ func parsePattern(src string, strict bool) (n *node, err error) {
 		p.fail(p.at, "unmatched )")
 	}
 	for _, r := range p.refs {
-		if strict && (r.name == "" || p.names[r.name]) {
+		if strict && (p.names[r.name] || 0 < r.group && r.group <= p.groups) {
 			continue // it is a pattern, just none that is decided
 		}
 		p.fail(r.at, "backreference")
@@ -285,9 +288,11 @@ func (p *parser) group(at int) *node {
 			p.fail(at, "second group of the name "+name)
 		}
 		p.names[name] = true
+		p.groups++
 	case p.looking("?"):
 		p.fail(at, "unknown kind of group")
 	default:
+		p.groups++
 	}
 	if n.op == opAhead && p.behind > 0 && !p.strict {
 		p.fail(at, "lookahead inside a lookbehind")
@@ -341,17 +346,14 @@ func (p *parser) escape(at int) *node {
 		return &node{op: opWord, neg: c == 'B'}
 	case '1' <= c && c <= '9':
 		n, _ := p.decimal()
-		if p.strict && n > strings.Count(p.src, "(") {
-			p.fail(at, "backreference to no group")
-		}
-		p.refs = append(p.refs, ref{at: at})
+		p.refs = append(p.refs, ref{at: at, group: n})
 		return &node{op: opEmpty}
 	case c == 'k':
 		p.at++
 		if !p.take("<") {
 			p.fail(at, `\k without a name`)
 		}
-		p.refs = append(p.refs, ref{at, p.groupName(at)})
+		p.refs = append(p.refs, ref{at: at, name: p.groupName(at)})
 		return &node{op: opEmpty}
 	}
 	if s, ok := p.classEscape(at); ok {
