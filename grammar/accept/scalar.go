@@ -139,7 +139,8 @@ func (m *machine) common(texts, words []uint32) *lexical.Strings {
 	lex := commonReaders.byFormat[name]
 	if lex == nil {
 		var err error
-		if lex, err = lexical.NewStrings(preds, nil, lexical.Limits{}); err != nil {
+		// Looking ahead is exact in the first half: a date-time takes 8 MB.
+		if lex, err = lexical.NewStrings(preds, nil, lexical.Limits{Bytes: 64 << 20}); err != nil {
 			return nil
 		}
 		commonReaders.byFormat[name] = lex
