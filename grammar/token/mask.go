@@ -266,13 +266,20 @@ func (w *walker) all(s *state) error {
 	w.special(s)
 	text := w.t.textOf(s)
 	if text == noText {
-		return w.outside(s, r)
+		loop, ok, err := w.loop(s, r)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return w.outside(s, r)
+		}
+		text = &loop
 	}
 	if text.Behind != nil {
 		return w.words(s, text)
 	}
 	sl := w.v.slice(text.Chars)
-	w.base = sl.within(text.Max)
+	w.base = w.v.within(sl, text.Max)
 	if !text.Free {
 		for i := range len(text.Ends) {
 			if err := w.below(w.v.leaving(sl, text.Ends[i]), s); err != nil {
@@ -421,7 +428,7 @@ func (w *walker) whole(id int32, s *state, quoted bool) error {
 // others adds the tokens of a run that is no word.
 func (w *walker) others(s *state, text *Text) error {
 	sl := w.v.slice(text.Chars)
-	w.base = sl.within(-1)
+	w.base = w.v.within(sl, -1)
 	ls := w.v.behind(sl, '"')
 	i := ls.trie.first['"']
 	if i == ls.trie.first['"'+1] {
@@ -467,6 +474,97 @@ func (w *walker) along(word string, at, end uint32, add bool) (uint32, uint32, b
 }
 
 func (w *walker) remove(id int32) { w.found[id>>6] &^= 1 << (id & 63) }
+
+// Where a walk over the tokens of a loop takes 0.1 ms and more, a slice of the
+// vocabulary is worth its making. More leavers than that take as long to walk.
+const (
+	minLoop    = 23      // characters below 0x80
+	maxLeavers = 1 << 14 // tokens
+)
+
+// loop finds out whether s is where a run of many characters leads from s, as
+// in [a-z_]+, whatever the source knows of it.
+func (w *walker) loop(s *state, r *row) (Text, bool, error) {
+	const printable = 0xFFFFFFFF_00000000
+	text := Text{Max: -1, Free: true}
+	if bits.OnesCount64(r.live[0]&printable)+bits.OnesCount64(r.live[1]) < minLoop {
+		return text, false, nil
+	}
+	var to [256]*state // by class
+	var ends []byte
+	for i, set := range r.live {
+		for ; set != 0; set &= set - 1 {
+			b := byte(i*64 + bits.TrailingZeros64(set))
+			n := to[r.class[b]]
+			if n == nil {
+				var err error
+				if n, err = w.next(s, b); err != nil {
+					return text, false, err
+				}
+				to[r.class[b]] = n
+			}
+			switch {
+			case n == s && b < 0x80:
+				text.Chars.ASCII[b>>6] |= 1 << (b & 63)
+			case n != dead:
+				ends = append(ends, b)
+			}
+		}
+	}
+	if bits.OnesCount64(text.Chars.ASCII[0])+bits.OnesCount64(text.Chars.ASCII[1]) < minLoop {
+		return text, false, nil
+	}
+	others, err := w.loopBeyond(s)
+	if err != nil {
+		return text, false, err
+	}
+	if text.Chars.Others = others; others {
+		ends = slices.DeleteFunc(ends, func(b byte) bool { return b >= 0x80 })
+	}
+	text.Ends = string(ends)
+	return text, w.v.slice(text.Chars).leavers(text.Ends) <= maxLeavers, nil
+}
+
+// loopBeyond tells whether every character from U+0080 on leads from s to s.
+func (w *walker) loopBeyond(s *state) (bool, error) {
+	for _, first := range [...]struct{ from, to, lo, hi, more byte }{
+		{0xC2, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1}, {0xE1, 0xEC, 0x80, 0xBF, 1}, {0xED, 0xED, 0x80, 0x9F, 1},
+		{0xEE, 0xEF, 0x80, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2}, {0xF1, 0xF3, 0x80, 0xBF, 2}, {0xF4, 0xF4, 0x80, 0x8F, 2},
+	} {
+		n, err := w.through(s, first.from, first.to, false)
+		if n == nil || err != nil {
+			return false, err
+		}
+		if n, err = w.through(n, first.lo, first.hi, true); n == nil || err != nil {
+			return false, err
+		}
+		for range first.more {
+			if n, err = w.through(n, 0x80, 0xBF, true); n == nil || err != nil {
+				return false, err
+			}
+		}
+		if n != s {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// through is where each of the bytes from lo to hi leads, nil if not to one
+// state; alone means that no other byte may lead anywhere.
+func (w *walker) through(s *state, lo, hi byte, alone bool) (*state, error) {
+	class := w.t.rowOf(s).class
+	for b := range 256 {
+		if in := byte(b) >= lo && byte(b) <= hi; in && class[b] != class[lo] || !in && alone && class[b] != 0 {
+			return nil, nil
+		}
+	}
+	n, err := w.next(s, lo)
+	if n == dead {
+		n = nil
+	}
+	return n, err
+}
 
 // outside adds the tokens of the vocabulary whose bytes s can take.
 func (w *walker) outside(s *state, r *row) error {

@@ -17,9 +17,12 @@ import (
 // group, as no run with an end that begins otherwise can take it.
 type slice struct {
 	chars Chars
-	upTo  []bitmap      // by characters: the tokens that begin at most so many
+	whole bitmap        // the tokens that the run can take
+	pure  [][]int32     // the same by how many characters they begin
 	rest  [256][]leaver // by group, sorted by bytes
 	size  int           // bytes
+
+	upTo []bitmap // by characters: the tokens that begin at most so many, made when needed
 
 	tries    [256]*trie   // of the tokens of a group, made when needed
 	suffixes [256]*leaves // the same
@@ -56,7 +59,7 @@ func (b bitmap) set(id int32)      { b[id>>6] |= 1 << (id & 63) }
 func (b bitmap) has(id int32) bool { return b[id>>6]>>(id&63)&1 == 1 }
 
 // maxSlices bounds how many slices a vocabulary keeps, at about 2 MB each.
-const maxSlices = 16
+const maxSlices = 32
 
 // slice gives the slice of a set, and makes it the first time: some 5 ms.
 func (v *Vocabulary) slice(c Chars) *slice {
@@ -80,13 +83,14 @@ func (v *Vocabulary) slice(c Chars) *slice {
 
 // cut sorts the tokens by what they mean to the run.
 func (v *Vocabulary) cut(c Chars) *slice {
-	s := &slice{chars: c}
-	var pure [far + 1][]int32 // by characters begun
+	s := &slice{chars: c, whole: make(bitmap, v.Words()), pure: make([][]int32, far+1)}
 	most := 0
 	v.trie.each(func(id int32, text []byte) {
 		switch r := c.scan(text); {
 		case r.whole:
-			pure[r.chars] = append(pure[r.chars], id)
+			s.pure[r.chars] = append(s.pure[r.chars], id)
+			s.whole.set(id)
+			s.size += 4
 			most = max(most, r.chars)
 		case r.clean:
 			d := text[r.n]
@@ -94,29 +98,44 @@ func (v *Vocabulary) cut(c Chars) *slice {
 			s.size += 8
 		}
 	})
-	words := v.Words()
-	all := make(bitmap, (most+1)*words)
-	for n := range most + 1 {
-		row := all[n*words : (n+1)*words : (n+1)*words]
-		if n > 0 {
-			copy(row, s.upTo[n-1])
-		}
-		for _, id := range pure[n] {
-			row.set(id)
-		}
-		s.upTo = append(s.upTo, row)
-	}
-	s.size += 8 * len(all)
+	s.pure = s.pure[:most+1]
+	s.size += 8 * len(s.whole)
 	return s
 }
 
 // within is the tokens that begin at most n characters and stay in the run;
 // a negative n is no limit.
-func (s *slice) within(n int) *bitmap {
-	if n < 0 || n >= len(s.upTo) {
-		n = len(s.upTo) - 1
+func (v *Vocabulary) within(s *slice, n int) *bitmap {
+	if n < 0 || n >= len(s.pure)-1 {
+		return &s.whole
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s.upTo == nil {
+		words := v.Words()
+		all := make(bitmap, len(s.pure)*words)
+		for n, ids := range s.pure {
+			row := all[n*words : (n+1)*words : (n+1)*words]
+			if n > 0 {
+				copy(row, s.upTo[n-1])
+			}
+			for _, id := range ids {
+				row.set(id)
+			}
+			s.upTo = append(s.upTo, row)
+		}
+		s.size += 8 * len(all)
 	}
 	return &s.upTo[n]
+}
+
+// leavers is how many tokens leave the run at one of ends.
+func (s *slice) leavers(ends string) int {
+	n := 0
+	for i := range len(ends) {
+		n += len(s.rest[ends[i]])
+	}
+	return n
 }
 
 // leaving is the trie of the tokens that leave the run at byte b.
