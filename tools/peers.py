@@ -164,6 +164,7 @@ def judge(engine, schema, tests):
 
 
 def child(pipe, name, vocabulary):
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # engines warn about what they drop
     engine = ENGINES[name](vocabulary)
     pipe.send("ready")
     while True:

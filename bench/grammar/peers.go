@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 
 	"github.com/toolsidecar/sidecar/grammar/token"
 )
@@ -20,18 +21,24 @@ const (
 )
 
 // Peers measures other engines on the same schemas and tokens, each in a
-// process of its own. file is the vocabulary's tokenizer.json. It works in the
-// root of the repository, where make has installed them.
-func Peers(ctx context.Context, v *token.Vocabulary, file string, cases []Case, log io.Writer) (map[string]*Report, error) {
+// process of its own. file is the vocabulary's tokenizer.json, root the root of
+// the repository, where make has installed them. names are separated by commas;
+// "" is all.
+func Peers(ctx context.Context, root, names string, v *token.Vocabulary, file string, cases []Case, log io.Writer) (map[string]*Report, error) {
 	if file == "" {
 		return nil, fmt.Errorf("peers need the vocabulary as a file: give --tokenizer tokenizer.json")
 	}
-	for _, f := range []string{peersScript, peersPython} {
+	script, python := filepath.Join(root, peersScript), filepath.Join(root, peersPython)
+	for _, f := range []string{script, python} {
 		if _, err := os.Stat(f); err != nil {
 			return nil, fmt.Errorf("peers: %w; in the root of the repository: make .venv/peers", err)
 		}
 	}
-	cmd := exec.CommandContext(ctx, peersPython, peersScript, file)
+	args := []string{script, file}
+	if names != "" {
+		args = append(args, "--engines", names)
+	}
+	cmd := exec.CommandContext(ctx, python, args...)
 	cmd.Stderr = log
 	in, err := cmd.StdinPipe()
 	if err != nil {

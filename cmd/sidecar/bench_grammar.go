@@ -22,14 +22,14 @@ type grammarBench struct {
 	schemas, suite, vocabulary, file, out string
 	language, draft                       string
 	subsets                               []string
-	formats, peers                        bool
-	answers                               int
+	formats, peers, slow                  bool
+	answers, every                        int
 }
 
 func newBenchGrammarCmd() *cobra.Command {
 	var b grammarBench
 	cmd := &cobra.Command{
-		Use:   "grammar (--schemas DIR | --suite DIR) [flags]",
+		Use:   "grammar (--schemas DIR | --suite DIR | --slow) [flags]",
 		Short: "Judge labelled instances by token masks, and time compiling and masking",
 		Long: `Compiles every schema below DIR, walks its instances token by token, and asks
 for the mask before each token. An instance is accepted if all of its tokens
@@ -50,6 +50,8 @@ official form, and remotes beside the tests are given as documents.`,
 	f := cmd.Flags()
 	f.StringVar(&b.schemas, "schemas", "", "`DIR` of files {schema, tests}, read with all folders below it")
 	f.StringVar(&b.suite, "suite", "", "`DIR` of the official test suite or a part of it")
+	f.BoolVar(&b.slow, "slow", false, "cases made to be slow, each measured alone: long bounds, broad patterns, many branches")
+	f.IntVar(&b.every, "every", 1, "only every `N`th schema")
 	f.StringVar(&b.vocabulary, "tokenizer", "", "tokenizer.json or *.tiktoken `FILE` (default: Qwen3's vocabulary)")
 	f.StringVar(&b.file, "json", "", "write the report to `FILE`, - for standard output")
 	f.StringVar(&b.out, "out", "table", "what is printed: table, markdown or none")
@@ -63,11 +65,17 @@ official form, and remotes beside the tests are given as documents.`,
 }
 
 func (b *grammarBench) run(cmd *cobra.Command) error {
-	if (b.schemas == "") == (b.suite == "") {
-		return &usageError{errors.New("bench grammar: give either --schemas or --suite"), "as in: sidecar bench grammar --schemas DIR"}
+	given := 0
+	for _, is := range []bool{b.schemas != "", b.suite != "", b.slow} {
+		if is {
+			given++
+		}
 	}
-	if b.answers < 1 || !slices.Contains([]string{"table", "markdown", "none"}, b.out) {
-		return &usageError{fmt.Errorf("bench grammar: --answers %d, --out %s", b.answers, b.out), "answers are at least 1; print table, markdown or none"}
+	if given != 1 {
+		return &usageError{errors.New("bench grammar: give one of --schemas, --suite and --slow"), "as in: sidecar bench grammar --schemas DIR"}
+	}
+	if b.answers < 1 || b.every < 1 || !slices.Contains([]string{"table", "markdown", "none"}, b.out) {
+		return &usageError{fmt.Errorf("bench grammar: --answers %d, --every %d, --out %s", b.answers, b.every, b.out), "numbers are at least 1; print table, markdown or none"}
 	}
 	v, path, err := openVocabulary(b.vocabulary)
 	if err != nil {
@@ -75,10 +83,13 @@ func (b *grammarBench) run(cmd *cobra.Command) error {
 	}
 	var cases []grammarbench.Case
 	var documents map[string][]byte
-	if b.schemas != "" {
+	switch {
+	case b.schemas != "":
 		cases, err = grammarbench.Schemas(b.schemas)
-	} else {
+	case b.suite != "":
 		cases, documents, err = grammarbench.Suite(b.suite)
+	default:
+		cases = grammarbench.Slow()
 	}
 	if err != nil {
 		return fmt.Errorf("bench grammar: %w", err)
@@ -86,6 +97,8 @@ func (b *grammarBench) run(cmd *cobra.Command) error {
 	cases = slices.DeleteFunc(cases, func(c grammarbench.Case) bool {
 		return len(b.subsets) > 0 && !slices.ContainsFunc(b.subsets, func(s string) bool { return strings.HasPrefix(c.File, strings.TrimSuffix(s, "/")+"/") })
 	})
+	n := 0
+	cases = slices.DeleteFunc(cases, func(grammarbench.Case) bool { n++; return n%b.every != 1%b.every })
 	if len(cases) == 0 {
 		return &usageError{fmt.Errorf("bench grammar: no schema in --subset %s", strings.Join(b.subsets, ",")), "a subset is a folder of DIR"}
 	}
@@ -93,16 +106,37 @@ func (b *grammarBench) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	r, err := grammarbench.Run(grammarbench.Config{Vocabulary: v, Compile: compile, Answers: b.answers}, cases)
-	if err != nil {
-		return fmt.Errorf("bench grammar: %w", err)
+	if !b.slow {
+		r, err := b.measure(cmd, v, path, compile, cases)
+		if err != nil {
+			return err
+		}
+		return b.write(cmd, r)
 	}
-	if b.peers {
-		if r.Peers, err = grammarbench.Peers(cmd.Context(), v, path, cases, cmd.ErrOrStderr()); err != nil {
-			return fmt.Errorf("bench grammar: %w", err)
+	for i := range cases { // each alone; the file holds the last one's report
+		r, err := b.measure(cmd, v, path, compile, cases[i:i+1])
+		if err != nil {
+			return err
+		}
+		if b.out != "none" {
+			fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", cases[i].File)
+		}
+		if err := b.write(cmd, r); err != nil {
+			return err
 		}
 	}
-	return b.write(cmd, r)
+	return nil
+}
+
+func (b *grammarBench) measure(cmd *cobra.Command, v *token.Vocabulary, path string, compile func(grammarbench.Case) (*token.Grammar, error), cases []grammarbench.Case) (*grammarbench.Report, error) {
+	r, err := grammarbench.Run(grammarbench.Config{Vocabulary: v, Compile: compile, Answers: b.answers}, cases)
+	if err == nil && b.peers {
+		r.Peers, err = grammarbench.Peers(cmd.Context(), ".", "", v, path, cases, cmd.ErrOrStderr())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bench grammar: %w", err)
+	}
+	return r, nil
 }
 
 func (b *grammarBench) write(cmd *cobra.Command, r *grammarbench.Report) error {

@@ -94,8 +94,10 @@ func NewVocabulary(tok *tokenizer.Tokenizer, ends ...int32) (*Vocabulary, error)
 	v.trie.build(sorted(all))
 	v.spaces()
 	v.trie.each(v.escape)
-	for _, c := range []Chars{withEscapes(AnyChar, EscapeShort|EscapeU), AnyChar} {
-		v.slice(c)
+	for _, e := range []Escapes{EscapeShort | EscapeU, EscapeShort | EscapeU | EscapePairs | EscapeHalf} {
+		s := v.slice(withEscapes(AnyChar, e)) // what nearly every schema needs
+		v.behind(s, '"')
+		v.opening(s)
 	}
 	return v, nil
 }
