@@ -126,17 +126,6 @@ func (c *Conversation) Root() Key { return c.root }
 // Name names the conversation through all its epochs.
 func (c *Conversation) Name() Name { return c.name }
 
-// Start is the key of the first message that is not the system's, which tells
-// conversations with the same tools and the same system text apart.
-func (c *Conversation) Start() Key {
-	for i := range c.messages {
-		if !isSystem(c.messages[i].Role) {
-			return c.keys[i]
-		}
-	}
-	return c.root
-}
-
 // Len is the number of messages.
 func (c *Conversation) Len() int { return len(c.messages) }
 

@@ -236,8 +236,15 @@ func Output(f *wire.Family, t *tokenizer.Tokenizer, generated []int32, reasoning
 	}
 	spelled := all.String()
 	whole := text
-	if reasoning != "" {
-		at := strings.Index(spelled, f.ThinkClose)
+	at := strings.Index(spelled, f.ThinkClose)
+	switch {
+	case reasoning == "":
+	case text == "" && at < 0: // cut before the reasoning ended
+		if !strings.Contains(lossy(spelled), lossy(strings.TrimSpace(reasoning))) {
+			return nil, errOutput
+		}
+		whole = spelled
+	default:
 		if f.ThinkClose == "" || at < 0 || !strings.Contains(spelled[:at], strings.TrimSpace(reasoning)) {
 			return nil, errOutput
 		}

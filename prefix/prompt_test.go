@@ -256,6 +256,7 @@ func TestOutput(t *testing.T) {
 		{"passed over", append(encode("<tool_call>x</tool_call>\nmore"), eos), "", "<tool_call>x</tool_call>", "<tool_call>x</tool_call>"},
 		{"reasoning apart", append(encode("<think>\nhm\n</think>\n\nYes."), eos), "hm", "Yes.", "<think>\nhm\n</think>\n\nYes."},
 		{"reasoning apart, stopped", encode("<think>\nhm\n</think>\n\nYes.STOP"), "\nhm\n", "\n\nYes.", "<think>\nhm\n</think>\n\nYes."},
+		{"cut in the reasoning", encode("<think>\nhm, hm"), "hm, hm", "", "<think>\nhm, hm"},
 		{"control token inside", append(append(encode("a"), eos), encode("b")...), "", "ab", "error"},
 		{"other ids", encode("abc"), "", "abd", "error"},
 		{"no ids", nil, "", "a", "error"},

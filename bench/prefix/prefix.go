@@ -43,9 +43,10 @@ type Config struct {
 type Turn struct {
 	Prompt     int    `json:"prompt"`
 	Completion int    `json:"completion"`
-	Cached     int    `json:"cached"`   // as the engine reported
-	Ceiling    int    `json:"ceiling"`  // what it could have found of the turn before, in whole blocks
-	Expected   int    `json:"expected"` // by the sidecar; -1 when it does not tell
+	Cached     int    `json:"cached"`         // as the engine reported
+	Ceiling    int    `json:"ceiling"`        // what it could have found of the turn before, as far as the template keeps it, in whole blocks
+	Expected   int    `json:"expected"`       // by the sidecar; -1 when it does not tell
+	Kept       int    `json:"kept,omitempty"` // where the template leaves out reasoning that the turn before had
 	Mode       string `json:"mode,omitempty"`
 	Fallback   string `json:"fallback,omitempty"`
 	Tools      string `json:"tools,omitempty"` // that appeared
@@ -175,7 +176,11 @@ func (cfg *Config) loop(ctx context.Context, base string, tools func([]message) 
 		}
 		if i > 0 {
 			before := l.Turns[i-1]
-			t.Ceiling = (before.Prompt + before.Completion - 1) / cfg.Block * cfg.Block
+			t.Ceiling = before.Prompt + before.Completion - 1
+			if t.Kept > 0 {
+				t.Ceiling = min(t.Ceiling, t.Kept)
+			}
+			t.Ceiling = t.Ceiling / cfg.Block * cfg.Block
 		}
 		l.Turns = append(l.Turns, t)
 		l.Prefill += t.Prompt - t.Cached
@@ -257,6 +262,7 @@ func (cfg *Config) ask(ctx context.Context, base string, msgs []message, tools [
 	if n, err := strconv.Atoi(resp.Header.Get("X-Sidecar-Expected-Cached-Tokens")); err == nil {
 		t.Expected = n
 	}
+	t.Kept, _ = strconv.Atoi(resp.Header.Get("X-Sidecar-Kept-Tokens")) // "" is 0
 	m := reply.Choices[0].Message
 	m.Role = "assistant"
 	return t, m, nil

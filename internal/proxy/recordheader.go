@@ -22,6 +22,9 @@ func (r *Record) header() http.Header {
 		if r.TokensExact {
 			h.Set("X-Sidecar-Prefix-Tokens", fmt.Sprint(r.PrefixTokens))
 			h.Set("X-Sidecar-Expected-Cached-Tokens", fmt.Sprint(r.ExpectedCached))
+			if r.Kept > 0 {
+				h.Set("X-Sidecar-Kept-Tokens", fmt.Sprint(r.Kept))
+			}
 		}
 	}
 	if r.Fallback != "" {

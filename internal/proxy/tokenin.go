@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -41,8 +43,8 @@ type tokenIn struct {
 	mu        sync.Mutex
 	info      *engine.Info
 	seen      *prefix.Seen
-	different string                // why no prompt is sent as ids any more
-	outOfStep map[prefix.Key]string // conversations that fell back, and why
+	different string                 // why no prompt is sent as ids any more
+	outOfStep map[prefix.Name]string // conversations that fell back, and why
 }
 
 // Bounds of what token-in mode remembers. The engine's cache is modelled up to its
@@ -61,7 +63,7 @@ func (s *tokenIn) known(info *engine.Info) {
 	if info.CacheSize > 0 {
 		size = min(size, info.CacheSize)
 	}
-	s.info, s.seen, s.different, s.outOfStep = info, prefix.NewSeen(size), "", map[prefix.Key]string{}
+	s.info, s.seen, s.different, s.outOfStep = info, prefix.NewSeen(size), "", map[prefix.Name]string{}
 	switch {
 	case info.TokenIn != "":
 		s.log("the engine takes token ids: %s", info.TokenIn)
@@ -81,7 +83,7 @@ func (s *tokenIn) lower(t *turn) string {
 	case s.different != "":
 		return s.different
 	}
-	if why, ok := s.outOfStep[t.conv.Start()]; ok {
+	if why, ok := s.outOfStep[t.conv.Name()]; ok {
 		return why
 	}
 	for i := range t.messages {
@@ -135,7 +137,8 @@ func (s *tokenIn) expect(t *turn) {
 	s.known(t.info)
 	rec, ids := t.record, t.prompt.IDs
 	rec.PromptTokens = len(ids)
-	rec.PrefixTokens = s.seen.Match(ids)
+	salt := salted(t.object)
+	rec.PrefixTokens = max(s.seen.Match(slices.Concat(salt, ids))-len(salt), 0)
 	rec.Kept = max(t.prompt.Dropped, 0)
 	if t.info.BlockSize > 0 {
 		// An engine computes at least the last prompt token anew.
@@ -144,18 +147,33 @@ func (s *tokenIn) expect(t *turn) {
 }
 
 // sent notes that the engine computes, or has computed, the KV of ids.
-func (s *tokenIn) sent(info *engine.Info, ids []int32) {
+func (s *tokenIn) sent(t *turn, ids ...[]int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.info == info {
-		s.seen.Add(ids)
+	if s.info == t.info {
+		s.seen.Add(slices.Concat(append([][]int32{salted(t.object)}, ids...)...))
 	}
+}
+
+// salted are numbers in front of the ids of a request with a cache_salt, of which
+// the engine finds nothing under another salt. No token has a number below 0.
+func salted(o *openai.Object) []int32 {
+	salt := text(o, "cache_salt")
+	if salt == "" {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(salt))
+	ids := make([]int32, 4)
+	for i := range ids {
+		ids[i] = -1 - int32(binary.LittleEndian.Uint32(sum[4*i:])>>1)
+	}
+	return ids
 }
 
 // generated notes the KV of generated ids; that of the last one is not computed.
 func (s *tokenIn) generated(t *turn, output []int32) {
 	if len(output) > 1 {
-		s.sent(t.info, slices.Concat(t.prompt.IDs, output[:len(output)-1]))
+		s.sent(t, t.prompt.IDs, output[:len(output)-1])
 	}
 }
 
@@ -171,7 +189,7 @@ func (s *tokenIn) alarm(t *turn, counted int) {
 		if len(s.outOfStep) >= maxOutOfStep {
 			clear(s.outOfStep)
 		}
-		s.outOfStep[t.conv.Start()] = why
+		s.outOfStep[t.conv.Name()] = why
 	}
 }
 

@@ -136,7 +136,7 @@ func (s *stages) attempt(x *exchange, t *turn) outcome {
 	}
 	defer resp.Body.Close()
 	if t.prompt != nil {
-		s.tokenIn.sent(t.info, t.prompt.IDs)
+		s.tokenIn.sent(t, t.prompt.IDs)
 	}
 	return s.answer(x, resp, t)
 }
