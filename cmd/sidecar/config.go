@@ -90,7 +90,7 @@ func serveOptions(c *serveConfig) []*option {
 		number("late-tokens", &st.MaxLate, proxy.DefaultMaxLate, 128, 1<<20, "schema tokens of all added tools of a conversation, before a new epoch"),
 		number("observation-tokens", &st.Budget.MaxTokens, 2048, 64, 1<<20, "tokens of one tool result"),
 		choice("world", &c.World, "closed", []string{"closed", "open"}, "what a tool's schema means that is silent on undeclared keys"),
-		text("ledger", &c.Ledger.Where, "memory", "where conversations are kept: memory, or file:`DIR`, which survives the process"),
+		text("ledger", &c.Ledger.Where, "memory", "`WHERE` conversations are kept: memory, or file:DIR, which survives the process"),
 		size("ledger-bytes", &st.LedgerBytes, proxy.DefaultLedger, 1<<20, 1<<36, "size of the ledger, in memory or in files; what was used longest ago leaves first"),
 		span("ledger-ttl", &c.Ledger.TTL, 0, 0, 10*365*24*time.Hour, "how long a conversation is kept that nobody continues; 0 is for ever"),
 		text("ledger-key", &c.Ledger.Key, "", "`KEY` that encrypts a ledger in files, 16 bytes or more; better given as SIDECAR_LEDGER_KEY"),
