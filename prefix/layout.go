@@ -159,12 +159,15 @@ func (c *Conversation) appendLate(turns []Turn, f *wire.Family, as spelling, i i
 	return turns
 }
 
-// rawTools are the tools of a block as the family writes them, so that a spelling
-// which JSON hides in an escape is seen.
+// rawTools are the tools of a block, with no spelling hidden in an escape of JSON.
 func rawTools(as spelling, b *Block) []json.RawMessage {
 	raw := make([]json.RawMessage, len(b.Tools))
 	for i, t := range b.Tools {
-		raw[i] = json.RawMessage(as.result(string(wire.AppendTool(nil, json.RawMessage(t.JSON)))))
+		plain, err := wire.AppendPython(nil, []byte(t.JSON))
+		if err != nil { // no JSON: as it is
+			plain = []byte(t.JSON)
+		}
+		raw[i] = json.RawMessage(as.result(string(plain)))
 	}
 	return raw
 }

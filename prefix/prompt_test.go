@@ -275,3 +275,36 @@ func TestOutput(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkPrompt lays out the last turn of a tool loop of about 60,000 tokens whose
+// earlier turns are in the ledger.
+func BenchmarkPrompt(b *testing.B) {
+	tok := tokenizer.Qwen3()
+	f := hermes(b)
+	ledger := mapLedger{}
+	msgs := []Message{{Role: "system", Text: strings.Repeat("Be careful with every word. ", 40)}, {Role: "user", Text: "go"}}
+	for turn := range 100 {
+		c := Open(ledger, testScope, "tools", msgs)
+		if c.Front() == nil {
+			c.SetFront(&Block{Directory: "more"})
+		}
+		p, err := c.Prompt(f, tok)
+		if err != nil {
+			b.Fatal(err)
+		}
+		raw := "<tool_call>\n{\"name\": \"n\", \"arguments\": {}}\n</tool_call>"
+		said := Message{Role: "assistant", Calls: []Call{{ID: "1", Name: "n", Arguments: "{}"}}}
+		c.Reply(said, Generated{Text: raw, Prompt: p, Output: tok.Encode(nil, raw)})
+		msgs = append(msgs, said, Message{Role: "tool", CallID: "1", Text: fmt.Sprint(turn) + strings.Repeat(" row 17: amount 23.50, <b>checked</b>\n", 40)})
+	}
+	ids := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		p, err := Open(ledger, testScope, "tools", msgs).Prompt(f, tok)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ids = len(p.IDs)
+	}
+	b.ReportMetric(float64(ids), "tokens")
+}

@@ -34,6 +34,7 @@ type generation struct {
 	ids     bool // the ids of the choices are gathered
 	keepIDs bool // and the client wants them too
 	text    bool // the stream is that of a text completion
+	top     int  // with so many alternatives to each token
 
 	choices []*choice
 	head    *openai.Object // the last chunk with a choice: id, created, model, …
@@ -262,7 +263,7 @@ func (r *generation) chunk(data []byte, includeUsage bool) ([][]byte, error) {
 		r.usage = slices.Clone(v.Raw)
 	}
 	if r.text {
-		if o, err = chatChunk(o, len(r.choices) == 0); err != nil {
+		if o, err = chatChunk(o, len(r.choices) == 0, r.top); err != nil {
 			return nil, err
 		}
 	}

@@ -214,7 +214,7 @@ func (a *agent) read(out []byte) agentTurn {
 		if want := map[bool]string{true: "chat.completion.chunk", false: "chat.completion"}[a.stream]; c.Object != want {
 			a.t.Fatalf("object %q, want %q", c.Object, want)
 		}
-		if c.IDs != nil && a.more["return_token_ids"] != true {
+		if given(c.IDs) && a.more["return_token_ids"] != true {
 			a.t.Fatalf("the client is shown the ids of the prompt: %.200s", e)
 		}
 		if u := c.Usage; u != nil {
@@ -225,7 +225,7 @@ func (a *agent) read(out []byte) agentTurn {
 				choices = append(choices, &building{})
 				turn.Finish = append(turn.Finish, "")
 			}
-			if ch.IDs != nil && a.more["return_token_ids"] != true {
+			if given(ch.IDs) && a.more["return_token_ids"] != true {
 				a.t.Fatalf("the client is shown the ids of the reply: %.200s", e)
 			}
 			b := choices[ch.Index]
@@ -263,6 +263,9 @@ func (a *agent) read(out []byte) agentTurn {
 	}
 	return turn
 }
+
+// given says that a member is there and not null.
+func given(raw json.RawMessage) bool { return raw != nil && string(raw) != "null" }
 
 // step says the next thing: the results of the last calls, or words of the user.
 func (a *agent) step(i int) {
@@ -716,7 +719,7 @@ func onlyText(path string, body map[string]json.RawMessage) map[string]json.RawM
 
 // TestChatLogprobs: those of a text completion in the form of a chat.
 func TestChatLogprobs(t *testing.T) {
-	got, err := chatLogprobs([]byte(`{"text_offset":[0,2],"tokens":["ok","!"],"token_logprobs":[-0.5,null],"top_logprobs":[{"no":-2,"ok":-0.5},null]}`))
+	got, err := chatLogprobs([]byte(`{"text_offset":[0,2],"tokens":["ok","!"],"token_logprobs":[-0.5,null],"top_logprobs":[{"no":-2,"ok":-0.5,"or":-3},null]}`), 2)
 	want := `{"content":[{"token":"ok","logprob":-0.5,"bytes":[111,107],"top_logprobs":[{"token":"ok","logprob":-0.5,"bytes":[111,107]},{"token":"no","logprob":-2,"bytes":[110,111]}]},` +
 		`{"token":"!","logprob":0,"bytes":[33],"top_logprobs":[]}]}`
 	if err != nil || string(got) != want {

@@ -213,6 +213,7 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 		ids:      t.prompt != nil,
 		keepIDs:  t.wantsIDs,
 		text:     t.prompt != nil && t.info.TokenIn == engine.Completions,
+		top:      integer(t.object, "top_logprobs", 0),
 		newID:    func() string { return "call_" + strings.ReplaceAll(uuid.NewString(), "-", "") },
 	}
 	events := openai.NewReader(resp.Body, x.p.cfg.MaxEvent)
