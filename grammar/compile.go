@@ -116,7 +116,7 @@ func compile(name string, raw []byte, world World) (c *Checked, err error) {
 		}
 		return nil, &SchemaError{name, loc, oneLine(err)}
 	}
-	c = &Checked{name: name, raw: string(raw), world: world, accept: accept}
+	c = &Checked{name: name, raw: string(raw), world: world, accept: accept, parts: &parts{}}
 	if c.work = workOf(accept); len(c.work) == 0 {
 		return nil, &SchemaError{name, "#", "applies more than 1,000,000 subschemas to one value"}
 	}

@@ -168,11 +168,16 @@ func places(from, to string) *dialect.Expr {
 	if n == 0 {
 		return dialect.Then()
 	}
+	if strings.Trim(to, "0") == "" {
+		return dialect.Times(digit('0', '0'), 1, n)
+	}
 	rest := func(f, t string) *dialect.Expr { // zero or more digits
 		zero, nine := strings.Trim(f, "0") == "", strings.Trim(t, "9") == ""
 		switch {
 		case f == "":
 			return dialect.Then()
+		case strings.Trim(t, "0") == "":
+			return dialect.Times(digit('0', '0'), 0, len(t))
 		case zero && nine:
 			return digits(0, len(f))
 		case zero:

@@ -60,10 +60,7 @@ func (w *drafter) rule(hint string, body *dialect.Expr) *dialect.Expr {
 
 // shared makes a rule of e unless it is one symbol.
 func (w *drafter) shared(hint string, e *dialect.Expr) *dialect.Expr {
-	for e.Op == dialect.Token {
-		e = e.Subs[0]
-	}
-	if e.Op == dialect.Lit || e.Op == dialect.Ref || e.Op == dialect.Class {
+	if e.Op == dialect.Lit || e.Op == dialect.Ref {
 		return e
 	}
 	return w.rule(hint, e)

@@ -15,15 +15,15 @@ import (
 // characters.
 func EBNF(g *Grammar) string {
 	x := xgrammar{newLowering(g)}
-	return printBNF(lowered(g, x.lowering, x.expr))
+	return printBNF(lowered(g, x.lowering, x.expr), "")
 }
 
 // GBNF writes g for llama.cpp. Its parser copies what is repeated, so a
 // repetition over maxCopies is halves of halves: 20 rules count to a million,
-// and no text is derived twice.
-func GBNF(g *Grammar) string {
+// and no text is derived twice. The names of all rules begin with prefix.
+func GBNF(g *Grammar, prefix string) string {
 	x := llama{newLowering(g)}
-	return printBNF(lowered(g, x.lowering, x.expr))
+	return printBNF(lowered(g, x.lowering, x.expr), prefix)
 }
 
 func lowered(g *Grammar, w *lowering, expr func(*Expr) *Expr) *Grammar {
@@ -176,7 +176,11 @@ func (w llama) expr(e *Expr) *Expr {
 		}
 		return Then(out...)
 	case Chars:
-		return w.times(spelled(e), e.Min, e.Max)
+		one := spelled(e)
+		if one.Op == Alt && e.Escapes == AnyEscape {
+			one = w.rule("one", func(string) Rule { return Rule{Body: spelled(e)} })
+		}
+		return w.times(one, e.Min, e.Max)
 	case Repeat:
 		return w.times(w.expr(e.Subs[0]), e.Min, e.Max)
 	}
@@ -241,9 +245,10 @@ func (w llama) upTo(e *Expr, n int) *Expr {
 
 // ---- printing
 
-func printBNF(g *Grammar) string {
+func printBNF(g *Grammar, prefix string) string {
 	var b strings.Builder
 	for _, r := range g.Rules {
+		b.WriteString(prefix)
 		b.WriteString(r.Name)
 		if r.MaxChars > 0 {
 			fmt.Fprintf(&b, "[max_chars=%d]", r.MaxChars)
@@ -251,20 +256,20 @@ func printBNF(g *Grammar) string {
 		b.WriteString(" ::= ")
 		if r.Follow != nil {
 			b.WriteString("( ")
-			bnf(&b, r.Body, 0)
+			bnf(&b, prefix, r.Body, 0)
 			b.WriteString(" ) (= ")
-			bnf(&b, r.Follow, 0)
+			bnf(&b, prefix, r.Follow, 0)
 			b.WriteString(")\n")
 			continue
 		}
-		bnf(&b, r.Body, 0)
+		bnf(&b, prefix, r.Body, 0)
 		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
 // bnf prints e; within 1 in a sequence, 2 before a repeat.
-func bnf(b *strings.Builder, e *Expr, within int) {
+func bnf(b *strings.Builder, prefix string, e *Expr, within int) {
 	group := func(when int, body func()) {
 		if within >= when {
 			b.WriteString("( ")
@@ -278,6 +283,7 @@ func bnf(b *strings.Builder, e *Expr, within int) {
 	case Lit:
 		quoted(b, e.Text)
 	case Ref:
+		b.WriteString(prefix)
 		b.WriteString(e.Text)
 	case Class:
 		class(b, e.Set)
@@ -291,7 +297,7 @@ func bnf(b *strings.Builder, e *Expr, within int) {
 				if i > 0 {
 					b.WriteByte(' ')
 				}
-				bnf(b, s, 1)
+				bnf(b, prefix, s, 1)
 			}
 		})
 	case Alt:
@@ -300,12 +306,12 @@ func bnf(b *strings.Builder, e *Expr, within int) {
 				if i > 0 {
 					b.WriteString(" | ")
 				}
-				bnf(b, s, 0)
+				bnf(b, prefix, s, 0)
 			}
 		})
 	case Repeat:
 		group(2, func() {
-			bnf(b, e.Subs[0], 2)
+			bnf(b, prefix, e.Subs[0], 2)
 			b.WriteString(suffix(e.Min, e.Max))
 		})
 	default:

@@ -59,6 +59,8 @@ const (
 	Ref              // what the rule derives
 	Chars            // Min to Max characters of a JSON string, each raw from Set or an escape
 	Token            // Subs[0] without Refs: one token of JSON, which a lexer reads in one piece
+
+	verbatim // a regular expression in Text
 )
 
 // AnyEscape is the Escapes of a character that may be spelled by any escape of
