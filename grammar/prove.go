@@ -3,6 +3,7 @@ package grammar
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/toolsidecar/sidecar/grammar/dialect"
@@ -23,53 +24,107 @@ type Proof struct {
 // 100 MB.
 const proofBudget = 200_000
 
-// Prove reads what Tag or Write writes of a tool back by the rules of that
-// notation, and compares it with the automaton of the tool, which is made
+// Prove is Prove of what is Written.
+func (c *Checked) Prove(target Target) (Proof, error) {
+	w, err := c.Written(target)
+	if err != nil {
+		return Proof{}, err
+	}
+	return w.Prove()
+}
+
+// Written is what Tag or Write writes of one tool, read back by the rules of
+// the notation. It belongs to one goroutine.
+type Written struct {
+	c       *Checked
+	target  Target
+	prefix  string
+	rules   *dialect.Grammar
+	written *dialect.Machine
+	meant   *dialect.Machine // nil: not made
+	derive  *dialect.Deriver // nil: not made
+}
+
+// Written reads back. The error is a *TargetError, as from Write, or if the
+// text can't be read: a fault of ours.
+func (c *Checked) Written(target Target) (*Written, error) {
+	w := &Written{c: c, target: target}
+	text := c.content.ebnf
+	if target != StructuralTag {
+		part, err := c.parts.of(c, target)
+		if err != nil {
+			return nil, &TargetError{c.name, target, err}
+		}
+		text, w.prefix = part.text, part.prefix
+	}
+	var err error
+	switch target {
+	case StructuralTag:
+		w.rules, err = dialect.ReadEBNF(text)
+	case GBNF:
+		w.rules, err = dialect.ReadGBNF(text)
+	case Lark:
+		w.rules, err = dialect.ReadLark(text)
+	case Regex:
+		w.prefix = ""
+		w.rules, err = dialect.ReadRegex(text)
+	default:
+		err = errors.New("no such notation")
+	}
+	if err == nil {
+		w.written, err = w.rules.Machine(w.prefix, "root")
+	}
+	if err != nil {
+		return nil, &TargetError{c.name, target, err}
+	}
+	return w, nil
+}
+
+// Exact tells whether what was meant lies inside the schema.
+func (w *Written) Exact() bool { return len(w.c.content.reasons) == 0 }
+
+// Accepts tells whether a text can be written as arguments.
+func (w *Written) Accepts(text string) bool { return w.written.Accepts(text) }
+
+// Derive is random arguments that can be written; after about so many
+// characters they come to an end. It is false if there are none.
+func (w *Written) Derive(rng *rand.Rand, chars int) (string, bool) {
+	if w.derive == nil {
+		w.derive = w.rules.Deriver(w.prefix, "root")
+	}
+	return w.derive.Text(rng, chars)
+}
+
+// Meant tells whether the automaton of the tool takes a text.
+func (w *Written) Meant(text string) (bool, error) {
+	if err := w.makeMeant(); err != nil {
+		return false, err
+	}
+	return w.meant.Accepts(text), nil
+}
+
+func (w *Written) makeMeant() (err error) {
+	if w.meant == nil {
+		if w.meant, err = w.c.machine(); err != nil {
+			err = &TargetError{w.c.name, w.target, err}
+		}
+	}
+	return err
+}
+
+// Prove compares what was written with the automaton of the tool, which is made
 // without any of it.
 //
 //	proved         every finished call fits: what was written lies inside what
 //	               was meant, and that inside the schema
 //	bounded(k)     the same for texts of k bytes; more was not looked at
 //	checked        what was meant is wider than the schema, for the Reasons
-//	unconstrained  a text was found that was written and not meant, or nothing
-//	               of the schema is kept
-func (c *Checked) Prove(target Target) (Proof, error) {
-	p := Proof{Tool: c.name, Reasons: c.content.reasons}
-	text, prefix := c.content.ebnf, ""
-	if target != StructuralTag {
-		part, err := c.parts.of(c, target)
-		if err != nil {
-			return Proof{}, &TargetError{c.name, target, err}
-		}
-		text, prefix = part.text, part.prefix
+//	unconstrained  a text was found that was written and not meant
+func (w *Written) Prove() (Proof, error) {
+	if err := w.makeMeant(); err != nil {
+		return Proof{}, err
 	}
-	var g *dialect.Grammar
-	var err error
-	switch target {
-	case StructuralTag:
-		g, err = dialect.ReadEBNF(text)
-	case GBNF:
-		g, err = dialect.ReadGBNF(text)
-	case Lark:
-		g, err = dialect.ReadLark(text)
-	case Regex:
-		prefix = ""
-		g, err = dialect.ReadRegex(text)
-	default:
-		err = errors.New("no such notation")
-	}
-	if err != nil {
-		return Proof{}, &TargetError{c.name, target, err}
-	}
-	written, err := g.Machine(prefix, "root")
-	if err != nil {
-		return Proof{}, &TargetError{c.name, target, err}
-	}
-	meant, err := c.machine()
-	if err != nil {
-		return Proof{}, &TargetError{c.name, target, err}
-	}
-	p.Verdict = dialect.Compare(written, meant, proofBudget)
+	p := Proof{Tool: w.c.name, Reasons: w.c.content.reasons, Verdict: dialect.Compare(w.written, w.meant, proofBudget)}
 	switch {
 	case !p.Inside:
 		p.Status = "unconstrained"
