@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -108,7 +109,8 @@ type replyWriter struct {
 	target Target
 	syntax Syntax
 	choice Choice
-	calls  []*dialect.Expr // of each tool
+	begins []string        // of each tool: what stands before its arguments
+	args   []*dialect.Expr // of each tool
 	answer *dialect.Expr   // of the client's own format; nil if it has none
 	parts  strings.Builder // rules of the tools
 	seen   map[string]bool // their prefixes
@@ -121,8 +123,45 @@ func (w *replyWriter) tool(t *Checked) error {
 	if err != nil {
 		return err
 	}
-	w.calls = append(w.calls, dialect.Then(dialect.Text(w.syntax.Begin(t.name)), args, dialect.Text(w.syntax.End)))
+	w.begins = append(w.begins, w.syntax.Begin(t.name))
+	w.args = append(w.args, args)
 	return nil
+}
+
+// text is a literal in which markers that are tokens of their own may also be
+// those tokens. llguidance alone needs to be told.
+func (w *replyWriter) text(s string) *dialect.Expr {
+	var out []*dialect.Expr
+	for w.target == Lark && s != "" {
+		at, which := len(s), ""
+		for _, m := range w.syntax.Tokens {
+			if i := strings.Index(s, m); m != "" && i >= 0 && i < at {
+				at, which = i, m
+			}
+		}
+		if which == "" {
+			break
+		}
+		if at > 0 {
+			out = append(out, dialect.Text(s[:at]))
+		}
+		out = append(out, dialect.Marker(which))
+		s = s[at+len(which):]
+	}
+	if s != "" || len(out) == 0 {
+		out = append(out, dialect.Text(s))
+	}
+	return dialect.Then(out...)
+}
+
+// calls are the calls of each tool; after is what of them has been read before.
+func (w *replyWriter) calls(before *dialect.Expr, read string) []*dialect.Expr {
+	var out []*dialect.Expr
+	for i, args := range w.args {
+		begin := w.text(strings.TrimPrefix(w.begins[i], read))
+		out = append(out, dialect.Then(before, begin, args, w.text(w.syntax.End)))
+	}
+	return out
 }
 
 func (w *replyWriter) response(t *Checked) (err error) {
@@ -150,9 +189,10 @@ func (w *replyWriter) part(t *Checked) (*dialect.Expr, error) {
 }
 
 func (w *replyWriter) write() (string, error) {
+	calls := w.calls(dialect.Then(), "")
 	call := func() *dialect.Expr {
-		if len(w.calls) == 1 || w.target == Regex {
-			return dialect.Or(w.calls...)
+		if len(calls) == 1 || w.target == Regex {
+			return dialect.Or(calls...)
 		}
 		return dialect.Use("call")
 	}
@@ -165,13 +205,13 @@ func (w *replyWriter) write() (string, error) {
 	var root *dialect.Expr
 	var more string // rules of the frame that are no Grammar
 	switch {
-	case len(w.calls) == 0 && w.answer != nil:
+	case len(calls) == 0 && w.answer != nil:
 		root = w.answer
 	case w.choice.Mode == Auto && w.answer != nil:
 		root = dialect.Or(several(), w.answer)
 	case w.choice.Mode == Required || w.choice.Mode == Named:
 		root = several()
-	case w.target == GBNF && len(w.calls) > 0:
+	case w.target == GBNF && len(calls) > 0:
 		w.out.Lazy = true
 		root = several()
 	case w.target == Lark:
@@ -181,12 +221,14 @@ func (w *replyWriter) write() (string, error) {
 		quoted := dialect.Quote(w.syntax.Trigger)
 		more = "free: FREE\nFREE: /(?s:.*)/ & ~/(?s:.*" + quoted + "(?s:.*))/\n"
 		root = free
-		if len(w.calls) > 0 {
+		if len(calls) > 0 {
 			more += "until[lazy]: /(?s:.*)" + quoted + "/\n"
-			for i, c := range w.calls { // the trigger has been read
-				rest := strings.TrimPrefix(c.Subs[0].Text, w.syntax.Trigger)
-				w.calls[i] = dialect.Then(append([]*dialect.Expr{dialect.Use("until"), dialect.Text(rest)}, c.Subs[1:]...)...)
+			before := dialect.Use("until")
+			if slices.Contains(w.syntax.Tokens, w.syntax.Trigger) {
+				more += "until-token: FREE <" + strings.Trim(w.syntax.Trigger, "<>") + ">\n"
+				before = dialect.Or(before, dialect.Use("until-token"))
 			}
+			calls = w.calls(before, w.syntax.Trigger)
 			if root = dialect.Or(call(), free); w.choice.Parallel {
 				root = dialect.Then(dialect.Times(call(), 0, -1), free)
 			}
@@ -196,15 +238,15 @@ func (w *replyWriter) write() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if root = free; len(w.calls) > 0 {
+		if root = free; len(calls) > 0 {
 			if root = dialect.Then(free, dialect.Maybe(call())); w.choice.Parallel {
 				root = dialect.Then(free, dialect.Times(dialect.Then(call(), free), 0, -1))
 			}
 		}
 	}
 	g := &dialect.Grammar{Rules: []dialect.Rule{{Name: "root", Body: root}}}
-	if len(w.calls) > 1 {
-		g.Rules = append(g.Rules, dialect.Rule{Name: "call", Body: dialect.Or(w.calls...)})
+	if len(calls) > 1 {
+		g.Rules = append(g.Rules, dialect.Rule{Name: "call", Body: dialect.Or(calls...)})
 	}
 	switch w.target {
 	case GBNF:

@@ -20,6 +20,10 @@ type Syntax struct {
 	End string
 	// Separator stands between calls. Qwen3 writes "\n".
 	Separator string
+	// Tokens are the markers in all these that the vocabulary has as one added
+	// token: "<tool_call>". llguidance must be told; every engine takes both
+	// spellings.
+	Tokens []string
 }
 
 // Mode is the tool_choice of a request.

@@ -44,7 +44,7 @@ that many random sets of --size tools.`,
 			if err != nil || f.Trigger() == "" {
 				return &usageError{fmt.Errorf("bench emission: --family %s has no calls", family), "give a family with tools, such as hermes"}
 			}
-			cfg.Syntax = grammar.Syntax{Trigger: f.Trigger(), Begin: f.CallBegin, End: f.CallEnd(), Separator: "\n"}
+			cfg.Syntax = grammar.Syntax{Trigger: f.Trigger(), Begin: f.CallBegin, End: f.CallEnd(), Separator: "\n", Tokens: []string{f.CallOpen, f.CallTag}}
 			cfg.Target, cfg.Engine = grammar.Target(target), judge
 			fits := map[string][]string{"xgrammar": {"structural-tag", "regex"}, "llguidance": {"lark", "regex"}, "llama.cpp": {"gbnf"}, "none": {"structural-tag", "gbnf", "lark", "regex"}}
 			if !slices.Contains(fits[judge], target) {
