@@ -23,7 +23,13 @@ const (
 	GBNF  Target = "gbnf"  // llama.cpp
 	Lark  Target = "lark"  // llguidance
 	Regex Target = "regex" // any engine; tools whose values don't nest without end
+
+	JSONSchema Target = "json-schema" // the arguments of one tool, for an engine that reads schemas: llguidance
+	LegacyTag  Target = "legacy-tag"  // structures and triggers, for the guidance backends; free text is always allowed
 )
+
+// engineReads is what can't be proved where an engine is given a schema.
+const engineReads = "#: what the engine makes of a schema is judged, not proved"
 
 // A Text holds a whole reply to the tools.
 type Text struct {
@@ -82,40 +88,91 @@ func Write(s Syntax, tools []*Checked, choice Choice, target Target) (Text, erro
 		if e := w.tool(t); e != nil {
 			err = errors.Join(err, &TargetError{t.name, target, e})
 		}
-		w.out.Tools = append(w.out.Tools, t.written())
+		w.out.Tools = append(w.out.Tools, t.written(target))
 	}
 	if choice.Response != nil && (choice.Mode == Auto || choice.Mode == None) {
 		if e := w.response(choice.Response); e != nil {
 			err = errors.Join(err, &TargetError{choice.Response.name, target, e})
 		}
-		te := choice.Response.written()
+		te := choice.Response.written(target)
 		w.out.Response = &te
 	}
 	if err != nil {
 		return Text{}, err
 	}
-	if w.out.Text, err = w.write(); err != nil {
-		return Text{}, err
+	switch target {
+	case JSONSchema:
+		if len(tools) != 1 {
+			return Text{}, fmt.Errorf("a schema holds the arguments of one tool, and these are %d", len(tools))
+		}
+		w.out.Text = w.schemas[0]
+	case LegacyTag:
+		if choice.Mode != Auto || choice.Response != nil {
+			return Text{}, fmt.Errorf("a legacy tag can't hold a reply to tool_choice %s or to a format: free text is always allowed", choice.Mode)
+		}
+		w.out.Text = w.legacy()
+	default:
+		if w.out.Text, err = w.write(); err != nil {
+			return Text{}, err
+		}
 	}
 	return w.out, nil
 }
 
-func (c *Checked) written() ToolEmission {
-	return ToolEmission{Name: c.name, Exact: len(c.content.reasons) == 0, Reasons: c.content.reasons}
+// legacy is the tag of structures and triggers. What ends a call stops before
+// the first marker that is an added token: llguidance would allow that token
+// and then refuse it, and nothing else is allowed.
+func (w *replyWriter) legacy() string {
+	end := w.syntax.End
+	for _, m := range w.syntax.Tokens {
+		if i := strings.Index(end, m); i >= 0 {
+			end = end[:i]
+		}
+	}
+	out := []byte(`{"type":"structural_tag","structures":[`)
+	for i, schema := range w.schemas {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, `{"begin":`...)
+		out = jsontext.AppendString(out, w.begins[i])
+		out = append(out, `,"schema":`...)
+		out = append(out, schema...)
+		out = append(out, `,"end":`...)
+		out = jsontext.AppendString(out, end)
+		out = append(out, '}')
+	}
+	out = append(out, `],"triggers":[`...)
+	out = jsontext.AppendString(out, w.syntax.Trigger)
+	return string(append(out, `]}`...))
+}
+
+func (c *Checked) written(target Target) ToolEmission {
+	reasons := c.reasons(target)
+	return ToolEmission{Name: c.name, Exact: len(reasons) == 0, Reasons: reasons}
+}
+
+// reasons are why a tool isn't exact in a notation.
+func (c *Checked) reasons(target Target) []string {
+	if target == JSONSchema || target == LegacyTag {
+		return append(slices.Clip(c.content.reasons), engineReads)
+	}
+	return c.content.reasons
 }
 
 // A replyWriter puts the parts of tools into a frame.
 type replyWriter struct {
-	target Target
-	syntax Syntax
-	choice Choice
-	begins []string        // of each tool: what stands before its arguments
-	args   []*dialect.Expr // of each tool
-	answer *dialect.Expr   // of the client's own format; nil if it has none
-	parts  strings.Builder // rules of the tools
-	seen   map[string]bool // their prefixes
-	regex  map[string]string
-	out    Text
+	target  Target
+	syntax  Syntax
+	choice  Choice
+	begins  []string        // of each tool: what stands before its arguments
+	args    []*dialect.Expr // of each tool
+	answer  *dialect.Expr   // of the client's own format; nil if it has none
+	parts   strings.Builder // rules of the tools
+	seen    map[string]bool // their prefixes
+	regex   map[string]string
+	schemas []string // of each tool, where its part is one
+	out     Text
 }
 
 func (w *replyWriter) tool(t *Checked) error {
@@ -175,8 +232,12 @@ func (w *replyWriter) part(t *Checked) (*dialect.Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.target == Regex {
+	switch w.target {
+	case Regex:
 		return dialect.Verbatim(p.text), nil
+	case JSONSchema, LegacyTag:
+		w.schemas = append(w.schemas, p.text)
+		return dialect.Then(), nil
 	}
 	if !w.seen[p.prefix] {
 		if w.seen == nil {
@@ -338,7 +399,19 @@ func (p *parts) of(c *Checked, target Target) (part, error) {
 func (c *Checked) part(target Target) part {
 	sum := sha256.Sum256(append([]byte{byte(c.world)}, c.raw...))
 	p := part{prefix: "t" + hex.EncodeToString(sum[:5]) + "-"}
-	g, err := c.draft()
+	l, defs, err := c.lang()
+	if err != nil {
+		p.err = err
+		return p
+	}
+	if target == JSONSchema || target == LegacyTag {
+		v, err := rewrite(l, defs)
+		if p.err = err; err == nil {
+			p.text = string(v.AppendTo(nil))
+		}
+		return p
+	}
+	g, err := draft(l, defs)
 	if err != nil {
 		p.err = err
 		return p
@@ -378,12 +451,4 @@ func (c *Checked) lang() (*lang, []*def, error) {
 	}
 	l, defs, _, _ := langOf(root, plainRefs)
 	return l, defs, nil
-}
-
-func (c *Checked) draft() (*dialect.Grammar, error) {
-	l, defs, err := c.lang()
-	if err != nil {
-		return nil, err
-	}
-	return draft(l, defs)
 }

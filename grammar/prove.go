@@ -68,6 +68,8 @@ func (c *Checked) Written(target Target) (*Written, error) {
 	case Regex:
 		w.prefix = ""
 		w.rules, err = dialect.ReadRegex(text)
+	case JSONSchema, LegacyTag:
+		return w, w.readSchema(text)
 	default:
 		err = errors.New("no such notation")
 	}
@@ -80,8 +82,27 @@ func (c *Checked) Written(target Target) (*Written, error) {
 	return w, nil
 }
 
+// readSchema reads a schema as Compile reads one.
+func (w *Written) readSchema(text string) error {
+	c, err := Judge(Tool{w.c.name, []byte(text)}, Open)
+	if err == nil {
+		var l *lang
+		var defs []*def
+		if l, defs, err = c.lang(); err == nil {
+			if w.rules, err = draft(l, defs); err == nil {
+				w.written, err = machineOf(l, defs)
+			}
+		}
+	}
+	if err != nil {
+		return &TargetError{w.c.name, w.target, err}
+	}
+	w.prefix = ""
+	return nil
+}
+
 // Exact tells whether what was meant lies inside the schema.
-func (w *Written) Exact() bool { return len(w.c.content.reasons) == 0 }
+func (w *Written) Exact() bool { return len(w.c.reasons(w.target)) == 0 }
 
 // Accepts tells whether a text can be written as arguments.
 func (w *Written) Accepts(text string) bool { return w.written.Accepts(text) }
@@ -124,7 +145,7 @@ func (w *Written) Prove() (Proof, error) {
 	if err := w.makeMeant(); err != nil {
 		return Proof{}, err
 	}
-	p := Proof{Tool: w.c.name, Reasons: w.c.content.reasons, Verdict: dialect.Compare(w.written, w.meant, proofBudget)}
+	p := Proof{Tool: w.c.name, Reasons: w.c.reasons(w.target), Verdict: dialect.Compare(w.written, w.meant, proofBudget)}
 	switch {
 	case !p.Inside:
 		p.Status = "unconstrained"

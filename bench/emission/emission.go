@@ -3,6 +3,7 @@
 package emission
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,8 +63,16 @@ type Report struct {
 	JudgeDisagreements int            `json:"judge_disagreements"`
 	Disagreements      []Disagreement `json:"disagreements"`
 	CompileMS          Quantiles      `json:"engine_compile_ms"`
+	Slowest            []Slow         `json:"slowest"` // of what is emitted
 	RawCompileMS       *Quantiles     `json:"raw_schema_compile_ms,omitempty"`
 	RawRefused         int            `json:"raw_schema_refused,omitempty"`
+}
+
+// Slow is what took an engine long.
+type Slow struct {
+	Name      string  `json:"name"`
+	CompileMS float64 `json:"compile_ms"`
+	Predicted float64 `json:"predicted_ms,omitempty"`
 }
 
 // Refusal names what is not emitted.
@@ -102,7 +111,7 @@ const maxListed = 50
 // Run measures the sets in order. progress is called after each. An error is
 // that of ctx or of the judge's process.
 func Run(ctx context.Context, sets []Set, cfg Config, progress func(done int)) (*Report, error) {
-	r := &Report{Refused: []Refusal{}, Disagreements: []Disagreement{}}
+	r := &Report{Refused: []Refusal{}, Disagreements: []Disagreement{}, Slowest: []Slow{}}
 	if cfg.Raw {
 		r.RawCompileMS = &Quantiles{}
 	}
@@ -214,6 +223,12 @@ func (r *Report) set(set Set, cfg Config, n uint64) error {
 		return nil
 	}
 	choice := grammar.Choice{Mode: grammar.Required}
+	switch cfg.Target {
+	case grammar.LegacyTag:
+		choice.Mode = grammar.Auto
+	case grammar.JSONSchema: // the arguments alone
+		ask.Accept = args
+	}
 	if err := ask.fill(cfg, held, choice); err != nil {
 		return err
 	}
@@ -226,6 +241,9 @@ func (r *Report) set(set Set, cfg Config, n uint64) error {
 		return nil
 	}
 	r.CompileMS.all = append(r.CompileMS.all, a.CompileMS)
+	r.Slowest = append(r.Slowest, Slow{Name: set.Name, CompileMS: a.CompileMS})
+	slices.SortFunc(r.Slowest, func(a, b Slow) int { return cmp.Compare(b.CompileMS, a.CompileMS) })
+	r.Slowest = r.Slowest[:min(len(r.Slowest), 100)]
 	for i, ok := range a.Accept {
 		r.Judged++
 		if ok != want[i] {
@@ -287,6 +305,10 @@ func (a *Ask) fill(cfg Config, held []*grammar.Checked, choice grammar.Choice) e
 		a.Lark = t.Text
 	case grammar.Regex:
 		a.Regex = t.Text
+	case grammar.LegacyTag:
+		a.Tag = json.RawMessage(t.Text)
+	case grammar.JSONSchema:
+		a.Schema = json.RawMessage(t.Text)
 	default:
 		return fmt.Errorf("%s takes no %s", cfg.Engine, cfg.Target)
 	}

@@ -46,9 +46,9 @@ that many random sets of --size tools.`,
 			}
 			cfg.Syntax = grammar.Syntax{Trigger: f.Trigger(), Begin: f.CallBegin, End: f.CallEnd(), Separator: "\n", Tokens: []string{f.CallOpen, f.CallTag}}
 			cfg.Target, cfg.Engine = grammar.Target(target), judge
-			fits := map[string][]string{"xgrammar": {"structural-tag", "regex"}, "llguidance": {"lark", "regex"}, "llama.cpp": {"gbnf"}, "none": {"structural-tag", "gbnf", "lark", "regex"}}
+			fits := map[string][]string{"xgrammar": {"structural-tag", "regex"}, "llguidance": {"lark", "regex", "json-schema", "legacy-tag"}, "llama.cpp": {"gbnf"}, "none": {"structural-tag", "legacy-tag", "gbnf", "lark", "regex", "json-schema"}}
 			if !slices.Contains(fits[judge], target) {
-				return &usageError{fmt.Errorf("bench emission: --judge %s of --target %s", judge, target), "xgrammar judges structural-tag and regex, llguidance lark and regex, llama.cpp gbnf; none judges nothing"}
+				return &usageError{fmt.Errorf("bench emission: --judge %s of --target %s", judge, target), "xgrammar judges structural-tag and regex, llguidance lark, regex, json-schema and legacy-tag, llama.cpp gbnf; none judges nothing"}
 			}
 			cfg.Version = grammar.Engine{Name: "xgrammar", Version: version}
 			var all []emission.Set
@@ -86,7 +86,7 @@ that many random sets of --size tools.`,
 	f.IntVar(&every, "every", 1, "take every `N`th schema")
 	f.IntVar(&sets, "sets", 0, "random sets of --size tools; 0 for one set of all")
 	f.IntVar(&size, "size", 8, "tools of a random set")
-	f.StringVar(&target, "target", "structural-tag", "what to write: structural-tag, gbnf, lark or regex")
+	f.StringVar(&target, "target", "structural-tag", "what to write: structural-tag, legacy-tag, gbnf, lark, regex or json-schema")
 	f.StringVar(&judge, "judge", "xgrammar", "xgrammar, llguidance, llama.cpp or none")
 	f.StringVar(&family, "family", "hermes", "model family, which says how a call is written")
 	f.StringVar(&version, "xgrammar", "0.2.8", "`VERSION` of xgrammar that tags are written for")
