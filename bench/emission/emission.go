@@ -88,7 +88,7 @@ type Disagreement struct {
 	Engine string `json:"engine"` // accepts, refuses, or what went wrong
 }
 
-// Quantiles are of times in milliseconds, in one process, on one thread.
+// Quantiles are of processor time in milliseconds, on one thread.
 type Quantiles struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
