@@ -429,25 +429,33 @@ func (c *Checked) part(target Target) part {
 	return p
 }
 
-// lang narrows the schema again: most tools are written in one notation only,
-// and a lang is ten times its text.
-func (c *Checked) lang() (*lang, []*def, error) {
-	root := &jsontext.Value{Kind: '{'}
+// root is the schema in its world.
+func (c *Checked) root() (root *jsontext.Value, plainRefs bool, err error) {
+	root = &jsontext.Value{Kind: '{'}
 	if len(c.raw) > 0 {
 		v, err := jsontext.Parse([]byte(c.raw), maxJSONDepth)
 		if err != nil {
-			return nil, nil, err
+			return nil, false, err
 		}
 		if v.Kind == '{' {
 			root = v
 		}
 	}
-	plainRefs, err := survey(c.name, root)
-	if err != nil {
-		return nil, nil, err
+	if plainRefs, err = survey(c.name, root); err != nil {
+		return nil, false, err
 	}
 	if c.world == Closed {
 		root = closeWorld(root, plainRefs)
+	}
+	return root, plainRefs, nil
+}
+
+// lang narrows the schema again: most tools are written in one notation only,
+// and a lang is ten times its text.
+func (c *Checked) lang() (*lang, []*def, error) {
+	root, plainRefs, err := c.root()
+	if err != nil {
+		return nil, nil, err
 	}
 	l, defs, _, _ := langOf(root, plainRefs)
 	return l, defs, nil
