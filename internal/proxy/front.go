@@ -72,6 +72,12 @@ func shown(t *retrieval.Tool) prefix.Shown {
 	return prefix.Shown{Name: t.Name, JSON: string(t.Raw)}
 }
 
+// CoreTokens is the price of a front block without pins: tool_search and the
+// directory of a catalog that doesn't fit in tokens.
+func CoreTokens(ix *retrieval.Index, tokens int, count func(string) int) int {
+	return count(searchTool) + count(directory(ix, true, min(directoryTokens, tokens/3), count))
+}
+
 // directoryTokens bounds the directory of the front block; a third of --tool-tokens
 // does so too, so that it leaves room for tools.
 const directoryTokens = 400
