@@ -522,11 +522,12 @@ func (ix *Index) lookAgain(s *scratch, scale float32, dense bool) {
 			return
 		}
 		at := slices.IndexFunc(h, func(f found) bool { return f.tool == tool })
-		if at < 0 {
+		missing := at < 0
+		if missing {
 			at = len(h)
 			h = append(h, found{})
 		}
-		if at >= candidates {
+		if missing || at >= candidates { // not looked at again yet
 			h[at] = found{tool: tool, score: ix.value(s, tool, scale, dense)}
 			ix.addGist(s, &h[at])
 		}
