@@ -32,7 +32,7 @@ type Config struct {
 	K1 float64 // how soon further occurrences of a word stop counting, > 0
 	B  float64 // how much long texts are held back, 0 to 1
 
-	Damp   float64 // a query's best word score counts as best ÷ (best + Damp), so that a weak match is no certainty
+	Damp   float64 // a query's best word score counts as best ÷ (best + Damp), so that a weak match is no certainty; see smallDamp
 	Cover  float64 // added to a tool all of whose name the query spells; falls with the square of the share spelled
 	Dense  float64 // weight of the cosine between query and tool; 0 means words alone, as does Space
 	Near   float64 // cosine from which on a tool is found that shares no word with the query
@@ -50,6 +50,11 @@ type Config struct {
 	SegmentMass float64 // summed idf below which [Index.Segment] adds older messages; 0 means none
 	QueryBytes  int     // of a query's parts together; of what is longer, head and tail are read; at least 64
 }
+
+// smallDamp bounds Config.Damp to so many times the inverse document frequency of
+// a word in one tool. In a catalog of a few dozen tools no word is rare,
+// and 32 would leave nothing of the scores.
+const smallDamp = 7
 
 // Default returns the weights that one choice for all the shared evaluation sets
 // came out with. They were set by hand, one after another, none by training. It
@@ -129,8 +134,10 @@ type Index struct {
 	members [][]int32   // server -> its tools in the order of their names
 	style   []nameStyle // tool -> how its name is written
 
-	names nameCover
-	dense *dense // nil without a space
+	damp     float32 // Config.Damp in units of scores
+	names    nameCover
+	dense    *dense          // nil without a space
+	repeated map[string]bool // sentences that several tools share
 
 	byName   map[string]int32   // exact name -> tool
 	mentions map[string][]int32 // folded name or name within a server -> tools, see mention.go
@@ -168,12 +175,14 @@ func NewIndex(tools []Tool, cfg Config) (*Index, error) {
 		return nil, err
 	}
 	b := builder{ix: ix, terms: make(map[string]int32)}
-	b.repeated = repeatedSentences(tools, cfg.RepeatedIn)
+	ix.repeated = repeatedSentences(tools, cfg.RepeatedIn)
+	b.repeated = ix.repeated
 	for i := range tools {
 		b.add(int32(i), &tools[i])
 	}
 	b.finish()
 	ix.coverNames()
+	ix.damp = float32(min(cfg.Damp, smallDamp*idf(max(len(tools), 1), 1)))
 	if cfg.Space != nil && cfg.Dense+cfg.Gist > 0 {
 		ix.dense = ix.embed(cfg.Space, b.repeated)
 	}

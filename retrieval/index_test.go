@@ -158,11 +158,12 @@ func (o *oracle) stems(t *Tool) map[string]bool {
 // the parting of like tools left out.
 func (o *oracle) score(q Query) (lexical, total []float64) {
 	lexical, best := o.lexical(q.Parts)
+	damp := min(o.cfg.Damp, 7*slowIDF(len(o.tools), 1))
 	clause := make([]float64, len(o.tools))
 	for _, c := range q.Clauses {
 		scores, best := o.lexical([]Part{{c, 1}})
 		for i, s := range scores {
-			clause[i] = max(clause[i], s/(best+o.cfg.Damp/2))
+			clause[i] = max(clause[i], s/(best+damp/2))
 		}
 	}
 	inNames := map[string]int{}
@@ -189,7 +190,7 @@ func (o *oracle) score(q Query) (lexical, total []float64) {
 		}
 	}
 	for i := range o.tools {
-		v := lexical[i]/(best+o.cfg.Damp) + o.cfg.Clause*clause[i]
+		v := lexical[i]/(best+damp) + o.cfg.Clause*clause[i]
 		spelled, whole := 0.0, 0.0
 		for w := range o.stems(&o.tools[i]) {
 			x := slowIDF(len(o.tools), inNames[w])

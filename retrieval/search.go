@@ -39,7 +39,9 @@ type Hit struct {
 	Score   float64 // the sum of its reasons; never above that of the hit before, named ones apart
 	Lexical float64 // BM25F score of the words alone
 	Near    float64 // cosine of the query's vector and the tool's; 0 without a space
+	Fit     float64 // what of Score the query's text gives: neither calls nor other hits
 	Named   bool    // spelled out in the text or asked for by name
+	Called  bool    // called before, for which Config.Called was taken
 	Why     []Reason
 }
 
@@ -161,7 +163,7 @@ func (ix *Index) AppendSearch(dst []Hit, q Query, k int) []Hit {
 	best := ix.accumulate(s)
 	scale := float32(0)
 	if best > 0 {
-		scale = 1 / (best + float32(ix.cfg.Damp))
+		scale = 1 / (best + ix.damp)
 	}
 	ix.coverage(s)
 	ix.fitClauses(s, &q)
@@ -207,6 +209,11 @@ func (ix *Index) AppendSearch(dst []Hit, q Query, k int) []Hit {
 
 func (ix *Index) hit(s *scratch, f found, named bool) Hit {
 	h := Hit{Tool: int(f.tool), Score: float64(f.score), Lexical: float64(s.score[f.tool]), Named: named}
+	fit := f.score - ix.priorOf(s, f.tool) - f.chain + f.apart
+	if _, h.Called = slices.BinarySearch(s.called, f.tool); h.Called {
+		fit += float32(ix.cfg.Called)
+	}
+	h.Fit = float64(fit)
 	if ix.dense != nil {
 		h.Near = float64(s.near[f.tool])
 	}
@@ -338,7 +345,7 @@ func (ix *Index) fitClauses(s *scratch, q *Query) {
 				best = max(best, s.one[p.tool])
 			}
 		}
-		scale := 1 / (best + float32(ix.cfg.Damp/2))
+		scale := 1 / (best + ix.damp/2)
 		for _, tool := range s.hit {
 			s.clause[tool] = max(s.clause[tool], float32(s.one[tool]*scale))
 			s.one[tool] = 0

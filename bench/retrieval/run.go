@@ -58,7 +58,7 @@ type Outcome struct {
 	Set      string   `json:"set,omitempty"`
 	Ranks    []int    `json:"ranks"` // of each step of gold; 0 beyond the hundredth
 	Top      []string `json:"top"`
-	Selected []string `json:"selected"` // what the turn adds
+	Selected []string `json:"selected"` // what the turn adds beside the tools called before
 	Tokens   int      `json:"tokens"`   // that the turn carries
 	Micros   float64  `json:"us"`
 }
@@ -77,7 +77,7 @@ func Run(ctx context.Context, ix *retrieval.Index, queries []Query, cfg Config, 
 	r.Tokens.AllSchemas = costs.All(ix, cfg.Count)
 	deep := max(rankMost, slices.Max(cfg.Ks))
 	share, every := make([]mean, len(cfg.Ks)), make([]mean, len(cfg.Ks))
-	var first, whole mean
+	var first, whole, slim mean
 	var micros []float64
 	var tokens []int
 	var hits []retrieval.Hit
@@ -101,12 +101,17 @@ func Run(ctx context.Context, ix *retrieval.Index, queries []Query, cfg Config, 
 		first.add(reciprocal(found))
 
 		room := max(cfg.TokenCap-cfg.Core, 1)
-		full := retrieval.Select(ix, hits, retrieval.SelectConfig{Tools: rankMost, Tokens: room, Floor: -1, Costs: costs}, cfg.Count)
+		all := retrieval.SelectConfig{Tools: rankMost, Tokens: room, Window: -1, Margin: -1, Floor: -1, Near: -1, Costs: costs}
+		full := retrieval.Select(ix, hits, all, cfg.Count)
 		s, _ := recall(ranks(toolNames(ix, full.Tools), q.Gold), len(full.Tools))
 		whole.add(s)
+		all.Slim = true
+		full = retrieval.Select(ix, hits, all, cfg.Count)
+		s, _ = recall(ranks(toolNames(ix, full.Tools), q.Gold), len(full.Tools))
+		slim.add(s)
 
 		start := time.Now()
-		turn := retrieval.Select(ix, ix.Search(ix.Segment(q.Messages), 16), retrieval.SelectConfig{Tokens: room, Costs: costs}, cfg.Count)
+		turn := choose(ix, q.Messages, room, costs, cfg.Count)
 		us := float64(time.Since(start).Nanoseconds()) / 1e3
 		micros = append(micros, us)
 		tokens = append(tokens, cfg.Core+turn.Tokens)
@@ -123,12 +128,26 @@ func Run(ctx context.Context, ix *retrieval.Index, queries []Query, cfg Config, 
 	}
 	r.MRR10 = first.percent()
 	r.Recall[within(cfg.TokenCap)] = whole.percent()
+	r.Recall[within(cfg.TokenCap)+"_slim"] = slim.percent()
 	slices.Sort(micros)
 	slices.Sort(tokens)
 	r.Latency = Latency{quantile(micros, .5), quantile(micros, .99)}
 	r.Tokens.InjectedP50, r.Tokens.InjectedP95, r.Tokens.InjectedMax = quantile(tokens, .5), quantile(tokens, .95), quantile(tokens, 1)
 	return r, nil
 }
+
+// choose is one turn as the sidecar takes it: the tools called so far are on view.
+func choose(ix *retrieval.Index, messages []retrieval.Message, room int, costs *retrieval.Costs, count func(string) int) retrieval.Selection {
+	q := ix.Segment(messages)
+	hits := ix.Search(q, chooseAmong+len(q.Called))
+	return retrieval.Select(ix, hits, retrieval.SelectConfig{
+		Tokens: room, Slim: true, Wishes: len(q.Clauses), Costs: costs,
+		Shown: func(name string) bool { return slices.Contains(q.Called, name) },
+	}, count)
+}
+
+// chooseAmong is how many hits a turn is chosen from, beside those on view.
+const chooseAmong = 16
 
 func one(b bool) float64 {
 	if b {

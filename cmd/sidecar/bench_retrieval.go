@@ -131,7 +131,7 @@ func benchRetrieval(cmd *cobra.Command, o *retrievalFlags) error {
 	if o.json == "-" || o.perQuery == "-" {
 		table = cmd.ErrOrStderr()
 	}
-	if err := r.Print(table, cfg); err != nil {
+	if err := errors.Join(r.Print(table, cfg), retrievalbench.PrintDialogues(table, ix, kept, cfg)); err != nil {
 		return err
 	}
 	return fileJSON(cmd.OutOrStdout(), o.json, r)

@@ -24,7 +24,7 @@ func (s *stages) late(t *turn) int {
 func (s *stages) tokens(set *catalog.Catalog, shown []prefix.Shown) int {
 	n := 0
 	for _, tool := range shown {
-		if i, ok := set.Index().Lookup(tool.Name); ok {
+		if i, ok := set.Index().Lookup(tool.Name); ok && tool.JSON == string(set.Index().Tool(i).Raw) {
 			n += set.Costs(s.cfg.Counter.Name()).Of(set.Index(), i, s.cfg.Counter.Count)
 			continue
 		}
