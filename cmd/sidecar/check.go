@@ -84,7 +84,7 @@ schema says and isn't judged, format above all, is named.`,
 				}
 				r.Name = schema
 			}
-			c, err := grammar.Compile(grammar.Tool{Name: r.Name, Schema: raw}, w)
+			c, err := grammar.Judge(grammar.Tool{Name: r.Name, Schema: raw}, w)
 			if !r.tool && w == grammar.Open {
 				// The envelope's judge reads fewer schemas than the automaton.
 				r.automaton, err = accept.Compile(cmd.Context(), raw, accept.Options{Formats: formats})
