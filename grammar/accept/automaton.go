@@ -188,11 +188,8 @@ func (a *Automaton) MemoryBytes() int {
 
 // exceeded is the limit that was reached in this step, if one was.
 func (m *machine) exceeded() error {
-	switch {
-	case m.work > m.limits.Work:
+	if m.work > m.limits.Work {
 		return &LimitError{"work", m.limits.Work}
-	case len(m.x.nodes) > m.limits.Formulas+m.limits.Work:
-		return &LimitError{"formulas", m.limits.Formulas}
 	}
 	return nil
 }

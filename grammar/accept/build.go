@@ -113,7 +113,7 @@ func (b *builder) schema(p place, in uint64) (expr, error) {
 		return no, &LimitError{"references in a row", maxBuildDepth}
 	}
 	defer func() { b.depth-- }()
-	if len(b.x.nodes) > b.l.limits.Formulas {
+	if b.x.parts > b.l.limits.Formulas {
 		return no, &LimitError{"formulas", b.l.limits.Formulas}
 	}
 	if len(b.done)&0x3FF == 0x3FF {

@@ -84,7 +84,7 @@ type exprs struct {
 	ids   map[uint64]expr
 	not   map[expr]expr
 	sets  *sets
-	bytes int
+	parts int // of all nodes, themselves included
 }
 
 func newExprs(s *sets) *exprs {
@@ -113,7 +113,7 @@ func (x *exprs) intern(o op, n uint64, m uint32, args []expr) expr {
 	e := expr(len(x.nodes))
 	x.nodes = append(x.nodes, node{o, m, n, args, first})
 	x.ids[h] = e
-	x.bytes += 80 + 4*len(args)
+	x.parts += 1 + len(args)
 	return e
 }
 

@@ -143,6 +143,12 @@ func hostile() map[string][2]string {
 		fmt.Fprintf(&b, `{"contains":{"multipleOf":%d},"minContains":3},{"anyOf":[{"maxItems":%d},{"contains":{"minimum":%d}}]}`, i+2, i, i)
 	}
 	all["60 contains with alternatives"] = [2]string{b.String() + `]}`, ``}
+	b.Reset()
+	b.WriteString(`{"$ref":"#/$defs/d0","$defs":{"d9000":{}`)
+	for i := range 9000 {
+		fmt.Fprintf(&b, `,"d%d":{"allOf":[{"required":["a%d"]},{"$ref":"#/$defs/d%d"}]}`, i, i, i+1)
+	}
+	all["a row of 9,000 allOf"] = [2]string{b.String() + "}}", ""}
 	all["a long text"] = [2]string{`{"type":"string","maxLength":1000000}`, `"` + strings.Repeat("é", 200_000) + `"`}
 	all["a long array"] = [2]string{`{"type":"array","maxItems":1000000,"items":{"type":"integer"}}`, `[` + strings.Repeat("12,", 100_000) + `1]`}
 	all["a deep text"] = [2]string{`{}`, strings.Repeat("[", 512) + strings.Repeat("]", 512)}

@@ -76,7 +76,7 @@ func newMachine(l Limits) *machine {
 }
 
 func (m *machine) bytes() int {
-	return m.sets.bytes() + m.x.bytes + 16*len(m.x.ids) + 24*len(m.spec) + 24*len(m.derived) +
+	return m.sets.bytes() + 80*len(m.x.nodes) + 4*m.x.parts + 16*len(m.x.ids) + 24*len(m.spec) + 24*len(m.derived) +
 		m.memberSet.size + m.itemSet.size + m.coverSet.size + m.lists.size +
 		160*len(m.asks) + 80*len(m.classes) + 150*len(m.frames) + 40*len(m.trails) + 60*len(m.values) + m.live.bytes() + m.scalarBytes()
 }
