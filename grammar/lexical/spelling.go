@@ -575,10 +575,8 @@ func (s *Strings) findFree(b *base) int32 {
 		free = 1
 		t := s.x.all[b.text]
 		for i, p := range s.x.preds {
-			if run := s.x.runs[i]; run < 0 || s.x.runners[run].accepts(t.states[run]) {
-				if p.values == nil {
-					b.live = append(b.live, p)
-				}
+			if p.values == nil && s.x.holdsBut(t, i) {
+				b.live = append(b.live, p)
 			}
 		}
 	}
