@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/toolsidecar/sidecar/grammar/lexical"
 )
 
 // Options say how a schema is read.
@@ -33,8 +35,9 @@ type Automaton struct {
 
 	mu     sync.Mutex // guards all below, and the making of what rows hold
 	m      *machine
-	states map[config]State
+	states map[config]State // 0: not alive
 	bytes  int
+	count  int // of states
 	made   int // steps
 	kept   int // bytes, as of some of the last 64 steps
 }
@@ -45,6 +48,7 @@ const rowsPerPage = 64
 type row struct {
 	config
 	accepting bool
+	alive     atomic.Pointer[lexical.Bytes]        // see Bytes
 	next      [8]atomic.Pointer[[32]atomic.Uint32] // by byte; 0: not known
 }
 
@@ -135,11 +139,18 @@ func (a *Automaton) step(s State, b byte, room int) (State, error) {
 	if err != nil {
 		return 0, err
 	}
-	if c != dead && !a.m.alive(c) {
-		c = dead
-	}
-	if err := a.m.exceeded(); err != nil {
-		return 0, err
+	n, met := a.states[c]
+	if !met {
+		alive := a.m.alive(c)
+		if err := a.m.exceeded(); err != nil {
+			return 0, err
+		}
+		if alive {
+			n = a.intern(c)
+		} else {
+			a.states[c] = 0
+			a.bytes += 60
+		}
 	}
 	p := r.next[b>>5].Load()
 	if p == nil {
@@ -147,7 +158,6 @@ func (a *Automaton) step(s State, b byte, room int) (State, error) {
 		r.next[b>>5].Store(p)
 		a.bytes += 128
 	}
-	n := a.intern(c)
 	if n == 0 {
 		p[b&31].Store(toDead)
 	} else {
@@ -156,12 +166,10 @@ func (a *Automaton) step(s State, b byte, room int) (State, error) {
 	return n, nil
 }
 
-// intern gives the state of a config that is alive.
+// intern makes the state of a config that is alive.
 func (a *Automaton) intern(c config) State {
-	if s, ok := a.states[c]; ok {
-		return s
-	}
-	s := State(len(a.states))
+	a.count++
+	s := State(a.count)
 	pages := *a.rows.Load()
 	if int(s/rowsPerPage) == len(pages) {
 		more := append(pages, new([rowsPerPage]row)) // readers know no more than they have
