@@ -202,13 +202,39 @@ func (b *builder) keywords(p place, in uint64) (expr, error) {
 	if p.in.draft <= Draft07 && len(to) > 0 {
 		return x.and(all...), nil
 	}
-	for _, step := range []func(place, uint64, func(expr)) error{b.values, b.combined, b.objects, b.arrays} {
-		if err := step(p, in, add); err != nil {
-			return no, err
+	steps := [...]func(place, uint64, func(expr)) error{b.values, b.combined, b.objects, b.arrays}
+	var about [len(steps)]bool
+	for i := range p.v.Members {
+		if k := stepOf[p.v.Members[i].Key]; k > 0 {
+			about[k-1] = true
+		}
+	}
+	for i, step := range steps {
+		if about[i] {
+			if err := step(p, in, add); err != nil {
+				return no, err
+			}
 		}
 	}
 	return x.and(all...), nil
 }
+
+// stepOf says of a keyword from 1 which of the steps of keywords it needs.
+var stepOf = func() map[string]int {
+	of := map[string]int{}
+	for i, names := range []string{
+		"type const enum minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength pattern format",
+		"allOf anyOf oneOf not if",
+		"properties patternProperties additionalProperties propertyNames required minProperties maxProperties " +
+			"dependentRequired dependencies dependentSchemas unevaluatedProperties",
+		"prefixItems items additionalItems minItems maxItems uniqueItems contains unevaluatedItems",
+	} {
+		for name := range strings.FieldsSeq(names) {
+			of[name] = i + 1
+		}
+	}
+	return of
+}()
 
 // values is about type, enum, const, and the keywords of numbers and strings.
 func (b *builder) values(p place, _ uint64, add func(expr)) error {
@@ -369,7 +395,7 @@ func (b *builder) value(v *jsontext.Value) (expr, error) {
 		}
 		return x.and(b.m.items(r), x.atom(opMin, uint64(len(r.prefix)))), nil
 	case '{':
-		vals := map[uint32]expr{}
+		var vals []member
 		var has set
 		for _, mem := range v.Members {
 			q, err := b.anyOfValues([]*jsontext.Value{mem.Val})
@@ -377,7 +403,7 @@ func (b *builder) value(v *jsontext.Value) (expr, error) {
 				return no, err
 			}
 			w := b.m.word(mem.Key)
-			vals[w] = q
+			vals = append(vals, member{w, q})
 			has = x.sets.add(has, w)
 		}
 		return x.and(b.m.members(vals, nil, no), x.atom(opHas, uint64(has))), nil
@@ -453,13 +479,17 @@ func (b *builder) combined(p place, in uint64, add func(expr)) error {
 
 func (b *builder) objects(p place, in uint64, add func(expr)) error {
 	x := b.x
-	vals := map[uint32]expr{}
-	for _, m := range p.get("properties").List() {
-		e, err := b.schema(p.child(m.Val, "properties", m.Key), in)
-		if err != nil {
-			return err
+	var vals []member
+	if props := p.get("properties"); props != nil {
+		at := p.path.to("properties")
+		vals = make([]member, 0, len(props.Members))
+		for _, m := range props.Members {
+			e, err := b.schema(place{m.Val, p.in, at.to(m.Key)}, in)
+			if err != nil {
+				return err
+			}
+			vals = append(vals, member{b.m.word(m.Key), e})
 		}
-		vals[b.m.word(m.Key)] = e
 	}
 	var patterns []patternRule
 	for _, m := range p.get("patternProperties").List() {

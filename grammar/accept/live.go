@@ -173,14 +173,18 @@ func (l *liveness) kid(top uint32, q *question) answer {
 		}
 	}
 	if p := m.part(q, 4); p.goal != no {
+		a := perhaps
 		if r, err := m.readerOf(p, false); err == nil {
-			best = better(best, l.strings(top, p, r.lex.Start()))
+			a = l.strings(top, p, r.lex.Start())
 		}
+		best = better(best, a)
 	}
 	if p := m.part(q, 3); p.goal != no && best != surely {
+		a := perhaps
 		if t, err := m.tallyOf(p); err == nil {
-			best = better(best, l.numbers(top, p, t.lex.Start()))
+			a = l.numbers(top, p, t.lex.Start())
 		}
+		best = better(best, a)
 	}
 	for _, i := range []int{5, 6} {
 		if p := m.part(q, i); p.goal != no && best != surely {

@@ -147,6 +147,21 @@ func (m *machine) common(texts, words []uint32) *lexical.Strings {
 	return lex
 }
 
+// lost is the limit that a reader has reached. A common one is made anew for
+// those that come later.
+func (m *machine) lost(r *reader) error {
+	if !r.own {
+		commonReaders.Lock()
+		for name, lex := range commonReaders.byFormat {
+			if lex == r.lex {
+				delete(commonReaders.byFormat, name)
+			}
+		}
+		commonReaders.Unlock()
+	}
+	return m.lexical(r.lex.Limit())
+}
+
 // regularFormats are those whose machines have few states, whatever is read.
 var regularFormats = map[string]bool{
 	"date": true, "time": true, "date-time": true, "duration": true, "email": true, "ipv4": true, "ipv6": true, "uri": true, "uri-reference": true,
