@@ -83,6 +83,7 @@ func build(ctx context.Context, schema []byte, o Options) (*machine, error) {
 		return nil, err
 	}
 	m := newMachine(l.limits)
+	m.x.nodes = slices.Grow(m.x.nodes, min(3*l.values, 1<<16))
 	b := &builder{l: l, m: m, x: m.x, done: map[buildKey]*built{}}
 	m.root, err = b.root(r)
 	return m, err

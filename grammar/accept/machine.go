@@ -22,6 +22,7 @@ type machine struct {
 	textIDs   map[string]uint32
 	nums      []numberPredicate
 	numIDs    map[string]uint32
+	integer   expr // of numInteger; no: not made yet
 	memberSet rules[*memberRule]
 	itemSet   rules[*itemRule]
 	coverSet  rules[coverage]

@@ -386,6 +386,9 @@ func (e rangeError) Error() string {
 
 // number is the atom of a rule.
 func (m *machine) number(r numberRule) (expr, error) {
+	if r.op == numInteger && m.integer != no {
+		return m.integer, nil
+	}
 	v := big.NewRat(1, 1)
 	if r.op != numInteger {
 		plain := jsontext.TameNumber(r.val)
@@ -413,7 +416,11 @@ func (m *machine) number(r numberRule) (expr, error) {
 		m.nums = append(m.nums, numberPredicate{r, v, is})
 		m.numIDs[is.Key()] = id
 	}
-	return m.x.atom(opNum, uint64(id)), nil
+	e := m.x.atom(opNum, uint64(id))
+	if r.op == numInteger {
+		m.integer = e
+	}
+	return e, nil
 }
 
 // numbers is true of the numbers listed.
