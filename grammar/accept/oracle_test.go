@@ -251,6 +251,12 @@ func compileOracle(schema string, d Draft) (*jsonschema.Schema, error) {
 	default:
 		c.DefaultDraft(jsonschema.Draft2020)
 	}
+	for _, name := range []string{ // which it would assert in drafts before 2019-09
+		"date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri", "uri-reference",
+		"iri", "iri-reference", "uri-template", "uuid", "json-pointer", "relative-json-pointer", "period", "semver",
+	} {
+		c.RegisterFormat(&jsonschema.Format{Name: name, Validate: func(any) error { return nil }})
+	}
 	if err := c.AddResource("file:///schema.json", v); err != nil {
 		return nil, err
 	}
@@ -323,6 +329,9 @@ func TestOracle(t *testing.T) {
 		}
 	})
 	t.Logf("%d schemas, %d malformed, %d refer to themselves; %d values, %d fit; %d stops perhaps alive, %d not completed", schemas, refused, loops, values, fit, perhaps, len(stuck))
+	if 500*len(stuck) > values {
+		t.Error("too many states that nothing is known to complete")
+	}
 	for _, s := range stuck {
 		t.Logf("called alive, and nothing was found that completes it: %s", s)
 	}
