@@ -273,28 +273,58 @@ func (l *liveness) object(r remains, list []expr) answer {
 			out = perhaps
 		}
 	}
-	// One member for all doubts, or one for each.
-	together := len(doubts) > 0 && !m.sets.each(needed, func(w uint32) bool {
-		return l.member(r, list, lacks, l.named(r.reader, w), doubts) != surely
-	})
-	if together {
+	if len(doubts) == 0 {
 		return out
 	}
+	return worse(out, l.settled(r, list, lacks, needed, doubts, want, most))
+}
+
+// settled tells whether of each doubt some member can be false: one member of
+// all, or one for each.
+func (l *liveness) settled(r remains, list []expr, lacks, needed set, doubts []expr, want, most uint64) answer {
+	m := l.m
+	var first []uint32 // classes of the keys that must come
+	m.sets.each(needed, func(w uint32) bool {
+		first = append(first, l.named(r.reader, w))
+		return true
+	})
+	for _, id := range first {
+		if l.member(r, list, lacks, id, doubts) == surely {
+			return surely
+		}
+	}
+	n, more := uint64(len(first)), uint64(0)
+	found, exact := l.classes(r.reader)
+	taken := map[uint32]bool{}
+	out := surely
 	for _, e := range doubts {
-		best := answerIf(exact)
-		for _, id := range found {
+		best, pick := answerIf(exact), uint32(0)
+		for _, id := range append(first[:len(first):len(first)], found...) {
 			w := m.classes[id].word
-			if w == 0 && n+want >= most || w != 0 && !m.sets.has(needed, w) && n >= most {
-				continue
+			if must := w != 0 && m.sets.has(needed, w); !must && n >= most {
+				continue // no other member can come
 			}
-			if best = better(best, l.member(r, list, lacks, id, []expr{e})); best == surely {
+			a := l.member(r, list, lacks, id, []expr{e})
+			best = better(best, a)
+			if a == surely && (w == 0 || !taken[id]) {
+				pick = id
 				break
 			}
 		}
-		out = worse(out, best)
+		switch {
+		case best == never:
+			return never
+		case pick == 0:
+			out = perhaps
+			continue
+		}
+		taken[pick] = true
+		if w := m.classes[pick].word; w == 0 || !m.sets.has(needed, w) {
+			more++
+		}
 	}
-	if len(doubts) > 1 || len(doubts) == 1 && most != maxCount {
-		out = worse(out, perhaps)
+	if n+max(more, want) > most {
+		return perhaps
 	}
 	return out
 }
@@ -406,6 +436,7 @@ func (l *liveness) array(r remains, list []expr) answer {
 	least, most := uint64(0), uint64(maxCount)
 	prefix := 0
 	var unique *node
+	var doubts []node // of which some item must be false
 	out := surely
 	for _, e := range list {
 		d := &x.nodes[e]
@@ -424,8 +455,16 @@ func (l *liveness) array(r remains, list []expr) answer {
 				prefix = max(prefix, int(v.items))
 			}
 			out = perhaps
-		case opFew, opNot:
-			if d.n > 0 || d.op == opNot {
+		case opNot:
+			doubt := x.nodes[d.args[0]]
+			if doubt.op != opItems {
+				out = perhaps
+				break
+			}
+			prefix = max(prefix, len(m.itemSet.list[doubt.n].prefix)-int(doubt.m))
+			doubts = append(doubts, doubt)
+		case opFew:
+			if d.n > 0 {
 				out = perhaps
 			}
 		}
@@ -512,7 +551,14 @@ func (l *liveness) array(r remains, list []expr) answer {
 			out = perhaps
 		}
 	}
-	if somes > 1 || somes == 1 && unique != nil {
+	for _, d := range doubts {
+		best := never
+		for i := 0; i <= prefix && uint64(i) < length && best != surely; i++ {
+			best = better(best, l.exists(x.and(at(i), x.neg(m.itemSet.list[d.n].at(d.m+uint32(i))))))
+		}
+		out = worse(out, best)
+	}
+	if somes += len(doubts); somes > 1 || somes == 1 && unique != nil {
 		out = worse(out, perhaps)
 	}
 	return out
