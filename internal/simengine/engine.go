@@ -214,7 +214,7 @@ func (e *Engine) encodeOutput(text string) []int32 {
 	var ids []int32
 	for text != "" {
 		at, mark, id := len(text), "", int32(0)
-		for _, m := range []string{e.family.CallOpen, e.family.CallTag, e.family.ThinkOpen, e.family.ThinkClose} {
+		for _, m := range []string{e.family.Calls.Open, e.family.Calls.Tag, e.family.ThinkOpen, e.family.ThinkClose} {
 			if m == "" {
 				continue
 			}
