@@ -173,7 +173,7 @@ func TestNarrow(t *testing.T) {
 		{`{"properties":{"a":{"type":"object","additionalProperties":{"type":"null"},"maxProperties":1}}}`, []string{`{"a": {}}`, `{"a": {"k": null}}`}, []string{`{"a": {"k": null, "l": null}}`}, ""},
 		{`{"properties":{"a":{"type":"integer","multipleOf":5,"minimum":0,"maximum":10}}}`, []string{`{"a": 0}`, `{"a": 5}`, `{"a": 10}`}, []string{`{"a": 1}`}, ""},
 		{`{"properties":{"a":{"type":"number","multipleOf":0.01}}}`, []string{`{"a": 0.25}`, `{"a": -7}`}, []string{`{"a": 0.255}`, `{"a": 1e-5}`}, ""},
-		{`{"properties":{"a":{"type":"null"}},"required":["b"]}`, []string{`{}`}, nil, "#: no object fits that could be written"},
+		{`{"properties":{"a":{"type":"null"}},"required":["b"]}`, []string{`{}`}, nil, "#: no object fits that could be written: nothing fits #/additionalProperties for required \"b\""},
 		{``, []string{`{}`, "{\n}"}, []string{`{"a": 1}`, `[]`}, ""},
 	} {
 		c := compileTest(t, tt.schema, Closed)

@@ -45,7 +45,8 @@ type narrower struct {
 	later     []func() // checks that need every def made
 	reasons   []string
 	seen      map[string]bool
-	budget    int // schemas still to be looked at
+	budget    int    // schemas still to be looked at
+	barren    string // the first place found where no value fits
 }
 
 // maxNarrowed bounds the work where allOf and $ref multiply schemas.
@@ -89,6 +90,9 @@ func (n *narrower) schema(v *jsontext.Value, loc string) *lang {
 	case 't':
 		return n.any(loc)
 	case 'f':
+		if n.barren == "" {
+			n.barren = loc
+		}
 		return &lang{kind: none}
 	}
 	if d := n.defs[v]; d != nil { // met before, maybe above this very place
@@ -101,6 +105,9 @@ func (n *narrower) schema(v *jsontext.Value, loc string) *lang {
 	d := &def{}
 	n.defs[v] = d
 	d.lang = n.fresh(v, loc)
+	if d.lang.kind == none && n.barren == "" {
+		n.barren = loc
+	}
 	return d.lang
 }
 
@@ -650,7 +657,7 @@ func (n *narrower) number(v *jsontext.Value, loc string, whole bool) *lang {
 
 // within is l, or none if no number lies between its bounds.
 func within(l *lang) *lang {
-	if (l.lo != nil || l.hi != nil) && len((&ebnf{byBody: map[string]string{}}).between(l)) == 0 {
+	if (l.lo != nil || l.hi != nil) && len(between(l)) == 0 {
 		return &lang{kind: none}
 	}
 	return l
@@ -867,6 +874,9 @@ func (n *narrower) object(v *jsontext.Value, loc string) *lang {
 		if sub.IsFalse() {
 			if required[key] {
 				l.fields = append(l.fields, field{key, &lang{kind: none}, true})
+				if n.barren == "" {
+					n.barren = at + " for required " + strconv.Quote(clipText(key, 64))
+				}
 			}
 			return
 		}

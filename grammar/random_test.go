@@ -103,7 +103,7 @@ func TestRandomSchemas(t *testing.T) {
 	compiled, exact := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		schema := strings.TrimSuffix(randomObject(t, 3), "}") + `,"$defs":{"a":` + randomObject(t, 1) + `,"b":` + randomObject(t, 1) + `}}`
-		c, err := Compile(Tool{"t", []byte(schema)}, Closed)
+		c, err := Judge(Tool{"t", []byte(schema)}, Closed)
 		if err != nil {
 			t.Skip(err)
 		}

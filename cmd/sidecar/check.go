@@ -80,7 +80,7 @@ schema says and isn't judged, format above all, is named.`,
 				}
 				r.Name = schema
 			}
-			c, err := grammar.Compile(grammar.Tool{Name: r.Name, Schema: raw}, w)
+			c, err := grammar.Judge(grammar.Tool{Name: r.Name, Schema: raw}, w)
 			if err != nil {
 				return fmt.Errorf("check: can't be judged: %w", err)
 			}

@@ -28,20 +28,28 @@ func newCompileCmd() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "compile [flags] [TOOL…]",
-		Short: "Write what holds an engine to the tools: the response_format of a request",
-		Long: `Write what holds an engine to the tools: the response_format that goes into a
-chat request beside the family's own tools text. TOOL are names; without any,
-all tools of the catalog and all schemas are taken, in their order.
+		Short: "Write what holds an engine to the tools, in the engine's own notation",
+		Long: `Write what holds an engine to the tools, in the engine's own notation. TOOL are
+names; without any, all tools of the catalog and all schemas are taken, in
+their order.
+
+  structural-tag  response_format of vLLM and SGLang on xgrammar (default)
+  gbnf            grammar of llama.cpp
+  lark            grammar of llguidance
+  regex           for any engine; a tool whose values nest without end is refused
 
 On standard error stands for each tool whether it is held exactly (whatever the
 engine finishes fits the schema) or is checked after the reply, and why. With
---json this report and the format are one object on standard output.`,
+--json this report and what is written are one object on standard output.`,
 		Example: `  sidecar compile orders__get_order orders__refund_order > format.json
   sidecar compile --catalog tools.json --choice required --parallel --json | jq .tools
-  sidecar compile --schema arguments.json --world open`,
+  sidecar compile --schema arguments.json --world open
+  sidecar compile --tools tools.json --target gbnf --tool-choice required > grammar.gbnf`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if target != "structural-tag" {
-				return &usageError{fmt.Errorf("compile: no target %q", target), "the one target is structural-tag"}
+			switch target {
+			case "structural-tag", "gbnf", "lark", "regex":
+			default:
+				return &usageError{fmt.Errorf("compile: no target %q", target), "targets are structural-tag, gbnf, lark and regex"}
 			}
 			f, err := wire.ByName(family)
 			if err != nil {
@@ -69,7 +77,7 @@ engine finishes fits the schema) or is checked after the reply, and why. With
 			default:
 				c.Mode, c.Name = grammar.Named, choice
 			}
-			r, err := compileTag(f, tools, w, c, version)
+			r, err := compileReply(f, tools, w, c, target, version)
 			if err != nil {
 				return err
 			}
@@ -79,15 +87,22 @@ engine finishes fits the schema) or is checked after the reply, and why. With
 			if err := r.print(cmd.ErrOrStderr()); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", r.Format)
+			if r.Text != "" {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", strings.TrimSuffix(r.Text, "\n"))
+			} else {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", r.Format)
+			}
 			return err
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&target, "target", "structural-tag", "what to write: structural-tag")
+	f.StringVar(&target, "target", "structural-tag", "what to write: structural-tag, gbnf, lark or regex")
 	f.StringArrayVar(&sources, "catalog", nil, "catalog of the tools: demo, FILE or DIR; may be repeated (default demo, unless --schema is given)")
+	f.StringArrayVar(&sources, "tools", nil, "the same: a `FILE` of tools")
 	f.StringArrayVar(&schemas, "schema", nil, "JSON Schema `FILE` of one more tool, named after the file; may be repeated")
-	f.StringVar(&choice, "choice", "auto", "auto, required, none, or the `NAME` of the one tool to be called")
+	f.StringVar(&choice, "tool-choice", "auto", "auto, required, none, or the `NAME` of the one tool to be called")
+	f.StringVar(&choice, "choice", "auto", "the same")
+	f.Lookup("choice").Hidden = true
 	f.BoolVar(&many, "parallel", false, "allow more than one call")
 	f.StringVar(&world, "world", "closed", "open or closed: whether silent objects let undeclared keys through")
 	f.StringVar(&family, "family", "hermes", "model family, which says how a call is written")
@@ -148,12 +163,18 @@ func compileTools(cmd *cobra.Command, sources, schemas, names []string) ([]gramm
 
 // compileReport is the JSON answer of the command.
 type compileReport struct {
-	// Format is the value of response_format.
-	Format  json.RawMessage `json:"response_format"`
-	Bytes   int             `json:"bytes"` // of it
-	Exact   int             `json:"exact"` // tools held exactly
-	Checked int             `json:"checked"`
-	Tools   []compiledTool  `json:"tools"`
+	Target string `json:"target"`
+	// Format is the value of response_format, with structural-tag.
+	Format json.RawMessage `json:"response_format,omitempty"`
+	// Text is what is written with any other target.
+	Text string `json:"text,omitempty"`
+	// Lazy: the text holds the reply from Triggers on.
+	Lazy     bool           `json:"grammar_lazy,omitempty"`
+	Triggers []string       `json:"triggers,omitempty"`
+	Bytes    int            `json:"bytes"` // of format or text
+	Exact    int            `json:"exact"` // tools held exactly
+	Checked  int            `json:"checked"`
+	Tools    []compiledTool `json:"tools"`
 }
 
 type compiledTool struct {
@@ -162,7 +183,7 @@ type compiledTool struct {
 	Reasons []string `json:"reasons"` // why not exact
 }
 
-func compileTag(f *wire.Family, tools []grammar.Tool, w grammar.World, c grammar.Choice, version string) (*compileReport, error) {
+func compileReply(f *wire.Family, tools []grammar.Tool, w grammar.World, c grammar.Choice, target, version string) (*compileReport, error) {
 	var compiled []*grammar.Checked
 	var bad error
 	for _, t := range tools {
@@ -183,14 +204,27 @@ func compileTag(f *wire.Family, tools []grammar.Tool, w grammar.World, c grammar
 		return nil, &usageError{fmt.Errorf("compile: --choice %s: no such tool among those given", c.Name), "give auto, required, none, or the name of a tool"}
 	}
 	syntax := grammar.Syntax{Trigger: f.Trigger(), Begin: f.CallBegin, End: f.CallEnd(), Separator: "\n"}
-	e, err := grammar.Tag(syntax, compiled, c, grammar.Engine{Name: "xgrammar", Version: version})
-	if err != nil {
-		return nil, fmt.Errorf("compile: %w", err)
+	r := &compileReport{Target: target, Tools: []compiledTool{}}
+	var held []grammar.ToolEmission
+	if target == "structural-tag" {
+		e, err := grammar.Tag(syntax, compiled, c, grammar.Engine{Name: "xgrammar", Version: version})
+		if err != nil {
+			return nil, fmt.Errorf("compile: %w", err)
+		}
+		r.Format = append(append([]byte(`{"type":"structural_tag","format":`), e.Format...), '}')
+		r.Bytes, held = len(r.Format), e.Tools
+	} else {
+		t, err := grammar.Write(syntax, compiled, c, grammar.Target(target))
+		if err != nil {
+			return nil, fmt.Errorf("compile: %w", err)
+		}
+		r.Text, r.Lazy = t.Text, t.Lazy
+		if r.Lazy {
+			r.Triggers = []string{syntax.Trigger}
+		}
+		r.Bytes, held = len(r.Text), t.Tools
 	}
-	r := &compileReport{Tools: []compiledTool{}}
-	r.Format = append(append([]byte(`{"type":"structural_tag","format":`), e.Format...), '}')
-	r.Bytes = len(r.Format)
-	for _, t := range e.Tools {
+	for _, t := range held {
 		x := compiledTool{t.Name, t.Exact, append([]string{}, t.Reasons...)}
 		if r.Tools = append(r.Tools, x); t.Exact {
 			r.Exact++
