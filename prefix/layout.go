@@ -30,6 +30,9 @@ type Turn struct {
 //	assistant the generated text, as the engine generated it
 //	user      <tool_response>…</…>        a run of tool results, one turn
 //
+// Where the family's template frames results ([wire.Family.ResultRole]), each is
+// a turn of its own with the bare text.
+//
 // Every turn but the last is the same on the next request of the conversation,
 // which makes the prompt a prefix of the next one.
 //
@@ -74,7 +77,7 @@ func (c *Conversation) layout(f *wire.Family) []Turn {
 				j++
 				results = append(results, f.NeutralResult(c.Text(j)))
 			}
-			turns = append(turns, Turn{Role: "user", Text: f.ResponseText(results), Client: -1})
+			turns = appendResults(turns, f, results)
 			i = j
 		case m.Role == "developer":
 			// A template that knows no such role leaves the message out.
@@ -118,14 +121,26 @@ func (c *Conversation) appendLate(turns []Turn, f *wire.Family, i int) []Turn {
 	for _, late := range c.Late(i) {
 		call, answer := late.Call, late.Note
 		if call == "" {
-			call = f.CallText(wire.Call{Name: SearchTool, Arguments: `{"query": ` + quoteJSON(late.Query) + `}`})
+			call = f.TurnText("", []wire.Call{{Name: SearchTool, Arguments: `{"query": ` + quoteJSON(late.Query) + `}`}})
 		}
 		if len(late.Tools) > 0 {
 			answer = f.LateText(rawTools(f, late))
 		}
 		turns = append(turns,
-			Turn{Role: "assistant", Text: call, Client: -1, Generated: late.Call != ""},
-			Turn{Role: "user", Text: f.ResponseText([]string{answer}), Client: -1})
+			Turn{Role: "assistant", Text: call, Client: -1, Generated: late.Call != ""})
+		turns = appendResults(turns, f, []string{answer})
+	}
+	return turns
+}
+
+// appendResults appends the results of consecutive calls: one turn in the
+// family's frame, or a turn for each where the template frames them.
+func appendResults(turns []Turn, f *wire.Family, results []string) []Turn {
+	if f.ResultRole == "user" {
+		return append(turns, Turn{Role: "user", Text: f.ResponseText(results), Client: -1})
+	}
+	for _, r := range results {
+		turns = append(turns, Turn{Role: f.ResultRole, Text: r, Client: -1})
 	}
 	return turns
 }

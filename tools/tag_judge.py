@@ -6,6 +6,8 @@
 One JSON object a line in, one a line out, in order, flushed. A request:
 
   {"id": ..., "tag": {"type": "structural_tag", "format": ...},
+   "model": "kimi", "model_tools": [...], "model_choice": "auto",
+                                   instead of a tag: the one that xgrammar builds
    "accept": ["text", ...],        whole outputs to judge
    "walks": 3, "max_tokens": 400, "seed": 1,
    "prefix": "text",               what every walk starts with, after the mask allowed it
@@ -125,7 +127,13 @@ class Judge:
         a = {"id": req.get("id")}
         t = time.perf_counter()
         try:
-            g = self.compiler.compile_structural_tag(json.dumps(req["tag"]))
+            if "model" in req:
+                tag = self.xg.get_model_structural_tag(
+                    req["model"], req["model_tools"], req["model_choice"], reasoning="disabled"
+                )
+                g = self.compiler.compile_structural_tag(tag)
+            else:
+                g = self.compiler.compile_structural_tag(json.dumps(req["tag"]))
         except Exception as e:  # xgrammar raises RuntimeError for all kinds
             return a | {"ok": False, "error": str(e)[:600]}
         a |= {"ok": True, "compile_ms": round(1e3 * (time.perf_counter() - t), 3)}

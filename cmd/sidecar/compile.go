@@ -203,7 +203,7 @@ func compileReply(f *wire.Family, tools []grammar.Tool, w grammar.World, c gramm
 	if len(compiled) == 0 && c.Mode == grammar.Named {
 		return nil, &usageError{fmt.Errorf("compile: --choice %s: no such tool among those given", c.Name), "give auto, required, none, or the name of a tool"}
 	}
-	syntax := grammar.Syntax{Trigger: f.Trigger(), Begin: f.CallBegin, End: f.CallEnd(), Separator: "\n"}
+	syntax := grammar.SyntaxOf(f)
 	r := &compileReport{Target: target, Tools: []compiledTool{}}
 	var held []grammar.ToolEmission
 	if target == "structural-tag" {

@@ -222,6 +222,10 @@ func (p *Prober) family(ctx context.Context, info *Info) error {
 		if err != nil {
 			return err
 		}
+		if f.TemplateOnly {
+			info.FamilyReason = "the tools of family " + f.Name + " can be shown by the engine's own template only"
+			return nil
+		}
 		info.Family = f
 	}
 	ids, text, err := p.render(ctx, info.Models[0].ID, false)
@@ -243,7 +247,7 @@ func (p *Prober) family(ctx context.Context, info *Info) error {
 		}
 		return nil
 	}
-	withTools, _, err := p.render(ctx, info.Models[0].ID, true)
+	withTools, shown, err := p.render(ctx, info.Models[0].ID, true)
 	if err != nil {
 		if passing(err) {
 			return err
@@ -254,15 +258,47 @@ func (p *Prober) family(ctx context.Context, info *Info) error {
 	if len(withTools) != len(ids) {
 		name = "hermes"
 	}
-	f, err := wire.ByName(name)
+	likely, err := wire.ByName(name)
 	if err != nil {
 		return err
 	}
-	if got := string(f.Render(nil, probeConversation, nil, wire.Options{AddGenerationPrompt: true})); got != text {
-		info.FamilyReason = fmt.Sprintf("the engine's chat template is of no family known here (nearest %s, first difference at byte %d)", name, commonPrefix(got, text))
+	candidates := []*wire.Family{likely}
+	named := wire.ForModel(info.Models[0].ID)
+	if named != nil && named != likely {
+		candidates = []*wire.Family{named, likely}
+	}
+	for _, name := range wire.Names() {
+		f, err := wire.ByName(name)
+		if err != nil {
+			return err
+		}
+		candidates = append(candidates, f)
+	}
+	// Families can differ in nothing but how tools are shown.
+	same := func(f *wire.Family, tools []json.RawMessage, text string) bool {
+		return string(f.Render(nil, probeConversation, tools, wire.Options{AddGenerationPrompt: true})) == text
+	}
+	for _, f := range candidates {
+		if f.TemplateOnly || !same(f, nil, text) {
+			continue
+		}
+		if info.Family == nil {
+			info.Family = f
+		}
+		if same(f, []json.RawMessage{probeTool}, shown) {
+			info.Family = f
+			break
+		}
+	}
+	if info.Family != nil {
 		return nil
 	}
-	info.Family = f
+	if named != nil && named.TemplateOnly {
+		info.FamilyReason = "the tools of family " + named.Name + " can be shown by the engine's own template only"
+		return nil
+	}
+	got := string(likely.Render(nil, probeConversation, nil, wire.Options{AddGenerationPrompt: true}))
+	info.FamilyReason = fmt.Sprintf("the engine's chat template is of no family known here (nearest %s, first difference at byte %d)", name, commonPrefix(got, text))
 	return nil
 }
 
@@ -273,6 +309,8 @@ func commonPrefix(a, b string) int {
 	}
 	return n
 }
+
+var probeTool = json.RawMessage(`{"type":"function","function":{"name":"probe","description":"probe","parameters":{"type":"object","properties":{}}}}`)
 
 var errNoIDs = errors.New("/tokenize gives no ids")
 
@@ -288,7 +326,7 @@ func (p *Prober) render(ctx context.Context, modelID string, tools bool) ([]int3
 	}
 	body := map[string]any{"model": modelID, "messages": msgs, "add_generation_prompt": true}
 	if tools {
-		body["tools"] = json.RawMessage(`[{"type":"function","function":{"name":"probe","description":"probe","parameters":{"type":"object","properties":{}}}}]`)
+		body["tools"] = []json.RawMessage{probeTool}
 	}
 	var tok struct {
 		Tokens []int32 `json:"tokens"`
@@ -298,9 +336,6 @@ func (p *Prober) render(ctx context.Context, modelID string, tools bool) ([]int3
 	}
 	if len(tok.Tokens) == 0 {
 		return nil, "", errNoIDs
-	}
-	if tools {
-		return tok.Tokens, "", nil
 	}
 	var text struct {
 		Prompt string `json:"prompt"`

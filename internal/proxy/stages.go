@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -122,6 +123,7 @@ type turn struct {
 	set     *catalog.Catalog
 	conv    *prefix.Conversation
 	offered map[string]*grammar.Checked // callable names
+	schemas map[string]json.RawMessage  // of the arguments of the same
 	layout  []prefix.Turn
 	emitted grammar.Emission
 	body    []byte

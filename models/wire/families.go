@@ -85,6 +85,7 @@ var qwen3coder = hermes.with(func(f *Family) {
 		Wrapped:   true,
 		Close:     "</function>\n</tool_call>",
 		Tag:       "</tool_call>",
+		Bars:      []string{"<parameter=", "</function>"},
 		Coerce:    TextUnlessTyped,
 	}
 	f.ResponseClose, f.ResponseJoin = "\n</tool_response>\n", ""
@@ -190,6 +191,7 @@ var glm45 = Family{
 		Gap:       "\n",
 		Close:     "</tool_call>",
 		Tag:       "</tool_call>",
+		Bars:      []string{"<arg_key>", "</arg_key>", "<arg_value>"},
 		Coerce:    JSONUnlessTyped,
 	},
 	ResultRole:    "tool",

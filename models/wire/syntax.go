@@ -73,6 +73,8 @@ type Syntax struct {
 	End       string
 	Gap       string
 	Wrapped   bool
+	// Bars are texts that the engines' own parsers take for the end of a value.
+	Bars []string
 	// Coerce, of Parameters, says how the family's engines read a value.
 	Coerce Coercion
 
@@ -210,8 +212,12 @@ func (f *Family) CallBegin(name string) string {
 func (f *Family) CallBegins(name string) []string {
 	s := &f.Calls
 	out := []string{f.CallBegin(name)}
-	if s.Before != "" {
+	switch {
+	case s.Before != "":
 		out = append(out, s.Before+out[0])
+	case s.Form == Channels:
+		to := " to=" + s.Prefix + name + channelTag + "commentary"
+		out = append(out, channelTag+"commentary to="+s.Prefix+name+"<|constrain|>json"+messageTag, to+" <|constrain|>json"+messageTag, to+" json"+messageTag)
 	}
 	return out
 }
