@@ -17,13 +17,10 @@ type content struct {
 	defs    []*def   // those that lang refers to
 }
 
-// contentOf narrows a schema to a grammar of JSON objects.
+// contentOf narrows a schema to a grammar.
 func contentOf(root *jsontext.Value, plainRefs bool) content {
 	var c content
 	c.lang, c.defs, c.reasons, c.barren = langOf(root, plainRefs)
-	if c.barren != nil {
-		c.lang, c.reasons = anyObject(), []string{"#: " + c.barren.Error()}
-	}
 	g, err := draft(c.lang, c.defs)
 	if err != nil {
 		c.reasons = append(c.reasons, "#: "+err.Error())
@@ -35,20 +32,27 @@ func contentOf(root *jsontext.Value, plainRefs bool) content {
 	return c
 }
 
-// langOf narrows a schema to JSON objects. The error is a *barrenError.
-func langOf(root *jsontext.Value, plainRefs bool) (l *lang, defs []*def, reasons []string, err error) {
+// langOf narrows a schema to JSON objects. If none fits barren says so, a
+// *barrenError, and l is the other values that fit, or all objects.
+func langOf(root *jsontext.Value, plainRefs bool) (l *lang, defs []*def, reasons []string, barren error) {
 	n := &narrower{root: root, draft: draftOf(root), plainRefs: plainRefs, defs: map[*jsontext.Value]*def{}, seen: map[string]bool{}, budget: maxNarrowed}
-	l = n.schema(root, "#")
+	all := n.schema(root, "#")
 	for _, f := range n.later {
 		f()
 	}
-	l = objectsOnly(l, map[*def]bool{})
-	l = produce(l, n.order)
-	if l.kind == none {
-		if n.budget >= 0 {
-			return nil, nil, nil, &barrenError{n.barren}
-		}
+	l = produce(objectsOnly(all, map[*def]bool{}), n.order)
+	switch {
+	case l.kind != none:
+	case n.budget < 0:
 		l = anyObject()
+	default:
+		e := &barrenError{loc: n.barren}
+		if l = prune(all); l.kind == none {
+			l, n.reasons = anyObject(), []string{"#: " + e.Error()}
+		} else {
+			e.others = true
+		}
+		barren = e
 	}
 	for _, d := range n.order {
 		if d.productive && d.lang.kind != none {
@@ -57,18 +61,24 @@ func langOf(root *jsontext.Value, plainRefs bool) (l *lang, defs []*def, reasons
 		}
 	}
 	slices.Sort(n.reasons)
-	return l, defs, n.reasons, nil
+	return l, defs, n.reasons, barren
 }
 
 func anyObject() *lang { return &lang{kind: object, max: -1, rest: &lang{kind: anyValue}} }
 
 // A barrenError says that a schema lets no object through that a model could
 // write.
-type barrenError struct{ loc string }
+type barrenError struct {
+	loc    string // where nothing fits; "" if values don't end
+	others bool   // but other values fit
+}
 
 func (e *barrenError) Error() string {
-	if e.loc == "" {
-		return "no object fits that could be written: nothing ends"
+	switch {
+	case e.others:
+		return "no object fits, and arguments are one"
+	case e.loc == "":
+		return "no object fits that could be written: a value would never end"
 	}
 	return "no object fits that could be written: nothing fits " + e.loc
 }

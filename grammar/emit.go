@@ -15,8 +15,10 @@ import (
 // Target is a notation in which the tools of a request can be written.
 type Target string
 
-// The targets of Write. A structural tag is written by Tag.
+// The targets of Write, but for structural tags, which Tag writes.
 const (
+	StructuralTag Target = "structural-tag" // xgrammar
+
 	GBNF  Target = "gbnf"  // llama.cpp
 	Lark  Target = "lark"  // llguidance
 	Regex Target = "regex" // any engine; tools whose values don't nest without end
@@ -318,9 +320,6 @@ func (c *Checked) part(target Target) part {
 // lang narrows the schema again: most tools are written in one notation only,
 // and a lang is ten times its text.
 func (c *Checked) lang() (*lang, []*def, error) {
-	if c.content.barren != nil {
-		return nil, nil, c.content.barren
-	}
 	root := &jsontext.Value{Kind: '{'}
 	if len(c.raw) > 0 {
 		v, err := jsontext.Parse([]byte(c.raw), maxJSONDepth)
@@ -338,8 +337,8 @@ func (c *Checked) lang() (*lang, []*def, error) {
 	if c.world == Closed {
 		root = closeWorld(root, plainRefs)
 	}
-	l, defs, _, err := langOf(root, plainRefs)
-	return l, defs, err
+	l, defs, _, _ := langOf(root, plainRefs)
+	return l, defs, nil
 }
 
 func (c *Checked) draft() (*dialect.Grammar, error) {

@@ -24,6 +24,7 @@ func newCompileCmd() *cobra.Command {
 		family  string
 		version string
 		many    bool
+		prove   bool
 		asJSON  bool
 	)
 	cmd := &cobra.Command{
@@ -40,7 +41,10 @@ their order.
 
 On standard error stands for each tool whether it is held exactly (whatever the
 engine finishes fits the schema) or is checked after the reply, and why. With
---json this report and what is written are one object on standard output.`,
+--prove the text is read back by the rules of its notation and compared with
+the automaton of the tool: proved, bounded(k) (nothing longer than k bytes was
+looked at), checked or unconstrained, with a shortest text that one has and the
+other not. With --json this report and what is written are one object on standard output.`,
 		Example: `  sidecar compile orders__get_order orders__refund_order > format.json
   sidecar compile --catalog tools.json --choice required --parallel --json | jq .tools
   sidecar compile --schema arguments.json --world open
@@ -77,7 +81,7 @@ engine finishes fits the schema) or is checked after the reply, and why. With
 			default:
 				c.Mode, c.Name = grammar.Named, choice
 			}
-			r, err := compileReply(f, tools, w, c, target, version)
+			r, err := compileReply(f, tools, w, c, target, version, prove)
 			if err != nil {
 				return err
 			}
@@ -107,6 +111,7 @@ engine finishes fits the schema) or is checked after the reply, and why. With
 	f.StringVar(&world, "world", "closed", "open or closed: whether silent objects let undeclared keys through")
 	f.StringVar(&family, "family", "hermes", "model family, which says how a call is written")
 	f.StringVar(&version, "xgrammar", "0.2.8", "`VERSION` of xgrammar in the engine")
+	f.BoolVar(&prove, "prove", false, "read the text back and compare it with what was meant")
 	f.BoolVar(&asJSON, "json", false, "write format and report as one JSON object")
 	return cmd
 }
@@ -181,10 +186,23 @@ type compiledTool struct {
 	Name    string   `json:"name"`
 	Exact   bool     `json:"exact"`
 	Reasons []string `json:"reasons"` // why not exact
+	*provedTool
 }
 
-func compileReply(f *wire.Family, tools []grammar.Tool, w grammar.World, c grammar.Choice, target, version string) (*compileReport, error) {
+// provedTool is what --prove adds.
+type provedTool struct {
+	Status string `json:"status"`
+	Equal  bool   `json:"equal"` // what was written is what was meant
+	// Wider is a text that was written and not meant, Narrower one that was
+	// meant and not written.
+	Wider    *string `json:"wider,omitempty"`
+	Narrower *string `json:"narrower,omitempty"`
+	States   int     `json:"states"` // pairs of them that were compared
+}
+
+func compileReply(f *wire.Family, tools []grammar.Tool, w grammar.World, c grammar.Choice, target, version string, prove bool) (*compileReport, error) {
 	var compiled []*grammar.Checked
+	byName := map[string]*grammar.Checked{}
 	var bad error
 	for _, t := range tools {
 		if c.Mode == grammar.None || c.Mode == grammar.Named && t.Name != c.Name {
@@ -196,6 +214,7 @@ func compileReply(f *wire.Family, tools []grammar.Tool, w grammar.World, c gramm
 			continue
 		}
 		compiled = append(compiled, checked)
+		byName[t.Name] = checked
 	}
 	if bad != nil {
 		return nil, fmt.Errorf("compile: %w", bad)
@@ -225,7 +244,14 @@ func compileReply(f *wire.Family, tools []grammar.Tool, w grammar.World, c gramm
 		r.Bytes, held = len(r.Text), t.Tools
 	}
 	for _, t := range held {
-		x := compiledTool{t.Name, t.Exact, append([]string{}, t.Reasons...)}
+		x := compiledTool{t.Name, t.Exact, append([]string{}, t.Reasons...), nil}
+		if prove {
+			p, err := byName[t.Name].Prove(grammar.Target(target))
+			if err != nil {
+				return nil, fmt.Errorf("compile: --prove: %w", err)
+			}
+			x.provedTool = &provedTool{p.Status, p.Equal, p.Wider, p.Narrower, p.States}
+		}
 		if r.Tools = append(r.Tools, x); t.Exact {
 			r.Exact++
 		} else {
@@ -239,14 +265,27 @@ func compileReply(f *wire.Family, tools []grammar.Tool, w grammar.World, c gramm
 func (r *compileReport) print(w io.Writer) error {
 	var b strings.Builder
 	for _, t := range r.Tools {
-		if t.Exact && len(r.Tools) <= 20 {
-			fmt.Fprintf(&b, "exact    %s\n", t.Name)
+		status := "checked"
+		if t.Exact {
+			status = "exact"
 		}
-		if !t.Exact {
-			fmt.Fprintf(&b, "checked  %s\n", t.Name)
-			for _, why := range t.Reasons {
-				fmt.Fprintf(&b, "           %s\n", oneLine(why, 200))
-			}
+		if t.provedTool != nil {
+			status = t.Status
+		}
+		if !t.Exact || t.provedTool != nil || len(r.Tools) <= 20 {
+			fmt.Fprintf(&b, "%-8s %s\n", status, t.Name)
+		}
+		for _, why := range t.Reasons {
+			fmt.Fprintf(&b, "           %s\n", oneLine(why, 200))
+		}
+		if t.provedTool == nil {
+			continue
+		}
+		if t.Wider != nil {
+			fmt.Fprintf(&b, "           written and not meant: %s\n", oneLine(*t.Wider, 200))
+		}
+		if t.Narrower != nil {
+			fmt.Fprintf(&b, "           meant and not written: %s\n", oneLine(*t.Narrower, 200))
 		}
 	}
 	fmt.Fprintf(&b, "%s: %s exact, %s checked after the reply; %s bytes\n", counted(len(r.Tools), "tool"), thousands(r.Exact), thousands(r.Checked), thousands(r.Bytes))
