@@ -1,7 +1,6 @@
 package grammar
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -33,29 +32,44 @@ type Parameters struct {
 // maxDeref is how many references in a row are followed.
 const maxDeref = 64
 
-// A paramWriter writes arguments as a format of a structural tag: a sequence of
-// parameters in declared order. What JSON could say and parameters can't is left
-// out as long as something remains: the format is narrower then, not wider.
+// A paramWriter writes arguments as rules: parameter after parameter, in
+// declared order. What JSON could say and parameters can't is left out as long
+// as something remains: the grammar is narrower then, not wider.
 type paramWriter struct {
 	p       *Parameters
 	schema  json.RawMessage
-	defs    []*def
+	json    *drafter // of values that are JSON
+	own     []dialect.Rule
 	reasons []string
 }
 
-// content writes the arguments of a tool. The error is that of CheckKey, or
-// says that a required parameter has no value that could be written.
-func (p *Parameters) content(c *Checked) (format []byte, reasons []string, err error) {
+// content writes the arguments of a tool as a grammar. The error is that of
+// CheckKey, or says that a required parameter has no value that could be written.
+func (p *Parameters) content(c *Checked) (*dialect.Grammar, []string, error) {
 	l, defs, err := c.lang()
 	if err != nil {
 		l, defs = anyObject(), nil
 	}
-	w := &paramWriter{p: p, schema: json.RawMessage(c.raw), defs: defs}
-	format, err = w.object(l, maxDeref)
+	w := &paramWriter{p: p, schema: json.RawMessage(c.raw), json: &drafter{byBody: map[string]string{}, named: map[*lang]*def{}}}
+	for _, d := range defs {
+		w.json.named[d.lang] = d
+	}
+	root, err := w.object(l, maxDeref)
 	if err != nil {
 		return nil, nil, fmt.Errorf("tool %q: %w", c.name, err)
 	}
-	return format, w.reasons, nil
+	rules := []dialect.Rule{{Name: "root", Body: root}}
+	for _, d := range defs {
+		rules = append(rules, dialect.Rule{Name: d.name, Body: untagged(w.json.inline(d.lang))})
+	}
+	for _, r := range w.json.rules {
+		r.Body = untagged(r.Body)
+		rules = append(rules, r)
+	}
+	if w.json.size > maxGrammar {
+		return nil, nil, fmt.Errorf("tool %q: %w", c.name, errTooLarge)
+	}
+	return &dialect.Grammar{Rules: append(rules, w.own...)}, w.reasons, nil
 }
 
 func (w *paramWriter) because(key, why string) {
@@ -65,7 +79,7 @@ func (w *paramWriter) because(key, why string) {
 	}
 }
 
-func (w *paramWriter) object(l *lang, depth int) ([]byte, error) {
+func (w *paramWriter) object(l *lang, depth int) (*dialect.Expr, error) {
 	if depth == 0 {
 		return nil, fmt.Errorf("references without end")
 	}
@@ -73,12 +87,12 @@ func (w *paramWriter) object(l *lang, depth int) ([]byte, error) {
 	case reference:
 		return w.object(l.def.lang, depth-1)
 	case literals, choice:
-		var alts [][]byte
+		var alts []*dialect.Expr
 		var first error
-		add := func(format []byte, err error) {
+		add := func(e *dialect.Expr, err error) {
 			switch {
 			case err == nil:
-				alts = append(alts, format)
+				alts = append(alts, e)
 			case first == nil:
 				first = err
 			}
@@ -92,88 +106,64 @@ func (w *paramWriter) object(l *lang, depth int) ([]byte, error) {
 		if len(alts) == 0 {
 			return nil, first
 		}
-		return elements("or", alts), nil
+		return dialect.Or(alts...), nil
 	}
-	if len(l.fields) == 0 {
-		// Undeclared parameters aren't written: a key could spell a tag.
-		if l.min > 0 {
-			return nil, fmt.Errorf("parameters that the schema doesn't name can't be written")
-		}
-		return constant(""), nil
+	if len(l.fields) == 0 && l.min > 0 {
+		// A key could spell a tag.
+		return nil, fmt.Errorf("parameters that the schema doesn't name can't be written")
 	}
-	var out [][]byte
+	var out []*dialect.Expr
 	for _, f := range l.fields {
-		element, err := w.parameter(f.key, f.lang)
+		e, err := w.parameter(f.key, f.lang)
 		switch {
 		case err != nil && f.required:
 			return nil, err
 		case err != nil:
 			continue
 		case !f.required:
-			element = append(append([]byte(`{"type":"optional","content":`), element...), '}')
+			e = dialect.Maybe(e)
 		}
-		out = append(out, element)
+		out = append(out, e)
 	}
-	return elements("sequence", out), nil
+	return dialect.Then(out...), nil
 }
 
 // literal writes an object that is given whole.
-func (w *paramWriter) literal(lit string) ([]byte, error) {
+func (w *paramWriter) literal(lit string) (*dialect.Expr, error) {
 	v, err := jsontext.Parse([]byte(lit), maxJSONDepth)
 	if err != nil {
 		return nil, err
 	}
-	var out [][]byte
+	var out []*dialect.Expr
 	for _, m := range v.List() {
-		element, err := w.parameter(m.Key, &lang{kind: literals, lits: []string{string(m.Val.AppendTo(nil))}})
+		e, err := w.parameter(m.Key, &lang{kind: literals, lits: []string{string(m.Val.AppendTo(nil))}})
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, element)
+		out = append(out, e)
 	}
-	return elements("sequence", out), nil
+	return dialect.Then(out...), nil
 }
 
-func elements(kind string, all [][]byte) []byte {
-	switch len(all) {
-	case 0:
-		return constant("")
-	case 1:
-		return all[0]
-	}
-	out := append([]byte(`{"type":"`), kind...)
-	out = append(append(out, `","elements":[`...), bytes.Join(all, []byte(","))...)
-	return append(out, `]}`...)
-}
-
-func constant(s string) []byte {
-	return append(jsontext.AppendString([]byte(`{"type":"const_string","value":`), s), '}')
-}
-
-func (w *paramWriter) parameter(key string, l *lang) ([]byte, error) {
+func (w *paramWriter) parameter(key string, l *lang) (*dialect.Expr, error) {
 	if err := w.p.CheckKey(key); err != nil {
 		return nil, err
 	}
-	var value []byte
+	var alts []*dialect.Expr
 	if w.p.IsText(w.schema, key) {
-		value = elements("or", w.texts(key, l, maxDeref))
-	} else {
-		value = w.json(key, l)
+		alts = w.texts(key, l, maxDeref)
+	} else if l = w.readable(key, l, maxDeref); l != nil {
+		alts = append(alts, untagged(w.json.value(l)))
 	}
-	if value == nil || bytes.Equal(value, constant("")) && !w.empty(l) {
+	if len(alts) == 0 {
 		return nil, fmt.Errorf("parameter %q has no value that could be written", key)
 	}
-	return elements("sequence", [][]byte{constant(w.p.Open + key + w.p.Is), value, constant(w.p.Close)}), nil
+	return dialect.Then(dialect.Text(w.p.Open+key+w.p.Is), dialect.Or(alts...), dialect.Text(w.p.Close)), nil
 }
 
-// empty says that the empty text is a value of l.
-func (w *paramWriter) empty(l *lang) bool {
-	return l.kind == text && l.max == 0 || slices.Contains(l.lits, `""`)
-}
-
-// texts are formats for those values of l that are strings, or null where the
-// schema reads the word as such.
-func (w *paramWriter) texts(key string, l *lang, depth int) [][]byte {
+// texts write those values of l that are strings, or null where the parser reads
+// the word as such.
+func (w *paramWriter) texts(key string, l *lang, depth int) []*dialect.Expr {
 	if depth == 0 {
 		return nil
 	}
@@ -181,27 +171,27 @@ func (w *paramWriter) texts(key string, l *lang, depth int) [][]byte {
 	case reference:
 		return w.texts(key, l.def.lang, depth-1)
 	case choice:
-		var out [][]byte
+		var out []*dialect.Expr
 		for _, a := range l.alts {
 			out = append(out, w.texts(key, a, depth-1)...)
 		}
 		return out
 	case literals:
-		var out [][]byte
+		var out []*dialect.Expr
 		for _, lit := range l.lits {
 			if s, ok := w.spelled(key, lit); ok {
-				out = append(out, constant(s))
+				out = append(out, dialect.Text(s))
 			}
 		}
 		return out
 	case anyValue:
-		return [][]byte{w.anyText(0, -1)}
+		return []*dialect.Expr{w.anyText(0, -1)}
 	case text:
 		if l.pattern != nil {
 			w.because(key, "the pattern of a text in tags is checked after the reply")
-			return [][]byte{w.anyText(0, l.pattern.max)}
+			return []*dialect.Expr{w.anyText(0, l.pattern.max)}
 		}
-		return [][]byte{w.anyText(l.min, l.max)}
+		return []*dialect.Expr{w.anyText(l.min, l.max)}
 	}
 	return nil
 }
@@ -209,13 +199,8 @@ func (w *paramWriter) texts(key string, l *lang, depth int) [][]byte {
 // spelled is the text of a literal that is read back as the literal.
 func (w *paramWriter) spelled(key, lit string) (string, bool) {
 	s := lit
-	if lit[0] == '"' && json.Unmarshal([]byte(lit), &s) != nil {
+	if lit[0] == '"' && json.Unmarshal([]byte(lit), &s) != nil || w.barred(s) {
 		return "", false
-	}
-	for _, bar := range w.p.Bars {
-		if strings.Contains(s, bar) {
-			return "", false
-		}
 	}
 	back, err := jsontext.Parse(w.p.Read(w.schema, key, s), maxJSONDepth)
 	if err != nil {
@@ -225,50 +210,76 @@ func (w *paramWriter) spelled(key, lit string) (string, bool) {
 	return s, err == nil && sameJSON(back, want)
 }
 
-// anyText is least to most characters that spell no end. Those that must be
-// there hold no beginning of one.
-func (w *paramWriter) anyText(least, most int) []byte {
-	if most == 0 {
-		return constant("")
-	}
-	out := append([]byte(nil), `{"type":"any_text","excludes":[`...)
-	for i, bar := range w.p.Bars {
-		if i > 0 {
-			out = append(out, ',')
+func (w *paramWriter) barred(s string) bool {
+	for _, bar := range w.p.Bars {
+		if strings.Contains(s, bar) {
+			return true
 		}
-		out = jsontext.AppendString(out, bar)
 	}
-	out = append(out, ']')
-	if most > 0 {
-		out = append(out, `,"max_chars":`...)
-		out = strconv.AppendInt(out, int64(min(most-least, 1<<30)), 10)
-	}
-	out = append(out, '}')
-	if least == 0 {
-		return out
-	}
-	head := jsontext.AppendString([]byte(`{"type":"regex","pattern":`), "[^<\\n]{"+strconv.Itoa(least)+"}")
-	all := [][]byte{append(head, '}')}
-	if most < 0 || most > least {
-		all = append(all, out)
-	}
-	return elements("sequence", all)
+	return false
 }
 
-// json is a format for those values of l that are read back as JSON.
-func (w *paramWriter) json(key string, l *lang) []byte {
-	if l = w.readable(key, l, maxDeref); l == nil {
-		return nil
+// anyText is least to most characters that spell no end; those that must be
+// there hold no beginning of one.
+func (w *paramWriter) anyText(least, most int) *dialect.Expr {
+	head := dialect.Times(dialect.One(complement([]rune{'<', '\n'})...), least, least)
+	if most >= 0 && most <= least {
+		return head
 	}
-	g, err := draft(l, w.defs)
-	if err != nil {
-		w.because(key, err.Error())
-		g, _ = draft(&lang{kind: anyValue}, nil)
+	free := w.free()
+	if most > 0 {
+		name := "most" + strconv.Itoa(most-least)
+		if !slices.ContainsFunc(w.own, func(r dialect.Rule) bool { return r.Name == name }) {
+			w.own = append(w.own, dialect.Rule{Name: name, Body: free, MaxChars: min(most-least, 1<<30)})
+		}
+		free = dialect.Use(name)
 	}
-	for i := range g.Rules {
-		g.Rules[i].Body = untagged(g.Rules[i].Body)
+	if least == 0 {
+		return free
 	}
-	return append(jsontext.AppendString([]byte(`{"type":"grammar","grammar":`), dialect.EBNF(g)), '}')
+	return dialect.Then(head, free)
+}
+
+// free is the texts in which no bar stands: a walk over the trie of the bars,
+// all of which begin with "<" and hold no other.
+func (w *paramWriter) free() *dialect.Expr {
+	if slices.ContainsFunc(w.own, func(r dialect.Rule) bool { return r.Name == "free" }) {
+		return dialect.Use("free")
+	}
+	rule := func(name string, alts ...*dialect.Expr) {
+		w.own = append(w.own, dialect.Rule{Name: name, Body: dialect.Or(append([]*dialect.Expr{dialect.Then()}, alts...)...)})
+	}
+	begins := map[string]string{"<": "bar0"}
+	names := []string{"<"}
+	for _, bar := range w.p.Bars {
+		for n := 2; n < len(bar); n++ {
+			if _, ok := begins[bar[:n]]; !ok {
+				begins[bar[:n]] = "bar" + strconv.Itoa(len(begins))
+				names = append(names, bar[:n])
+			}
+		}
+	}
+	rule("free", dialect.Then(dialect.One(complement([]rune{'<'})...), dialect.Use("free")), dialect.Then(dialect.Text("<"), dialect.Use("bar0")))
+	for _, p := range names {
+		alts := []*dialect.Expr{dialect.Then(dialect.Text("<"), dialect.Use("bar0"))}
+		not := []rune{'<'}
+		for _, bar := range w.p.Bars {
+			if !strings.HasPrefix(bar, p) || len(bar) == len(p) {
+				continue
+			}
+			c := rune(bar[len(p)])
+			if slices.Contains(not, c) {
+				continue
+			}
+			not = append(not, c)
+			if next, ok := begins[p+string(c)]; ok {
+				alts = append(alts, dialect.Then(dialect.Text(string(c)), dialect.Use(next)))
+			}
+		}
+		alts = append(alts, dialect.Then(dialect.One(complement(not)...), dialect.Use("free")))
+		rule(begins[p], alts...)
+	}
+	return dialect.Use("free")
 }
 
 // untagged is e in which no string spells a tag: "<" is escaped there.
@@ -342,13 +353,4 @@ func (w *paramWriter) readable(key string, l *lang, depth int) *lang {
 		}
 	}
 	return l
-}
-
-func (w *paramWriter) barred(s string) bool {
-	for _, bar := range w.p.Bars {
-		if strings.Contains(s, bar) {
-			return true
-		}
-	}
-	return false
 }

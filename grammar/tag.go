@@ -1,11 +1,13 @@
 package grammar
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/toolsidecar/sidecar/grammar/dialect"
 	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
@@ -228,6 +230,21 @@ func tag(begin string, content []byte, ends ...string) []byte {
 	return append(out, '}')
 }
 
+func grammarNode(ebnf string) []byte {
+	return append(jsontext.AppendString([]byte(`{"type":"grammar","grammar":`), ebnf), '}')
+}
+
+func constant(s string) []byte {
+	return append(jsontext.AppendString([]byte(`{"type":"const_string","value":`), s), '}')
+}
+
+// elements is a format made of others.
+func elements(kind string, all ...[]byte) []byte {
+	out := append([]byte(`{"type":"`), kind...)
+	out = append(append(out, `","elements":[`...), bytes.Join(all, []byte(","))...)
+	return append(out, `]}`...)
+}
+
 func anyText(out []byte, excludes []string) []byte {
 	return append(appendStrings(append(out, `{"type":"any_text","excludes":`...), excludes), '}')
 }
@@ -270,17 +287,17 @@ func (e *Emission) tags(s Syntax, tools []*Checked, eng Engine) ([]byte, error) 
 		content := append(append([]byte(`{"type":"grammar","grammar":`), t.content.quoted...), '}')
 		te := t.emission(eng)
 		if s.Parameters != nil {
-			format, reasons, err := s.Parameters.content(t)
+			g, reasons, err := s.Parameters.content(t)
 			if err != nil {
 				return nil, err
 			}
-			content = format
+			content = grammarNode(dialect.EBNF(g))
 			te.Reasons = append(te.Reasons[:len(te.Reasons):len(te.Reasons)], reasons...)
 			te.Exact = len(te.Reasons) == 0
 		}
 		if s.ID != "" {
 			id := append(jsontext.AppendString([]byte(`{"type":"regex","pattern":`), s.ID), '}')
-			content = elements("sequence", [][]byte{id, constant(s.AfterID), content})
+			content = elements("sequence", id, constant(s.AfterID), content)
 		}
 		begins := []string{s.Begin(t.name)}
 		if s.Begins != nil {
@@ -326,11 +343,11 @@ func (e *Emission) channels(out []byte, s Syntax, calls []byte, choice Choice, e
 	}
 	several := separated(calls, s.Separator, true, one)
 	before := separated(others, s.Separator, true, false)
-	alts := [][]byte{several, elements("sequence", [][]byte{before, constant(s.Separator), several})}
+	alts := [][]byte{several, elements("sequence", before, constant(s.Separator), several)}
 	if !must {
 		alts = append(alts, separated(join(others, final), s.Separator, true, false))
 	}
-	return append(out, elements("or", alts)...)
+	return append(out, elements("or", alts...)...)
 }
 
 func join(a, b []byte) []byte { return append(append(append([]byte(nil), a...), ','), b...) }
