@@ -178,17 +178,7 @@ func (f *Family) ReadParameter(schema json.RawMessage, key, text string) json.Ra
 // parameters.
 func (f *Family) appendParameters(dst []byte, arguments string) []byte {
 	s := &f.Calls
-	d := json.NewDecoder(strings.NewReader(arguments))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return dst
-	}
-	for d.More() {
-		t, err := d.Token()
-		key, ok := t.(string)
-		var v json.RawMessage
-		if err != nil || !ok || d.Decode(&v) != nil {
-			return dst
-		}
+	eachMember(json.RawMessage(arguments), func(key string, v json.RawMessage) {
 		dst = append(append(append(dst, s.Parameter...), key...), s.Is...)
 		if s.Wrapped {
 			dst = append(dst, '\n')
@@ -198,14 +188,12 @@ func (f *Family) appendParameters(dst []byte, arguments string) []byte {
 			dst = append(dst, apart(text, []string{s.End})...)
 		} else if out, err := AppendPython(dst, v); err == nil {
 			dst = out
-		} else {
-			dst = append(dst, v...)
 		}
 		if s.Wrapped {
 			dst = append(dst, '\n')
 		}
 		dst = append(append(dst, s.End...), s.Gap...)
-	}
+	})
 	return dst
 }
 

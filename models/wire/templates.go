@@ -35,7 +35,7 @@ func (f *Family) renderCoder(dst []byte, msgs []Message, tools []json.RawMessage
 			}
 			for _, c := range m.Calls {
 				dst = append(append(append(dst, "\n<tool_call>\n<function="...), c.Name...), ">\n"...)
-				eachMember(historyArguments(c.Arguments), func(key string, v json.RawMessage) {
+				eachMember(json.RawMessage(c.Arguments), func(key string, v json.RawMessage) {
 					dst = append(append(append(dst, "<parameter="...), key...), ">\n"...)
 					dst = appendPythonText(dst, v)
 					dst = append(dst, "\n</parameter>\n"...)
@@ -60,12 +60,19 @@ func (f *Family) renderCoder(dst []byte, msgs []Message, tools []json.RawMessage
 
 // appendToolTags writes a tool in the tags of Qwen3-Coder.
 func appendToolTags(dst []byte, tool json.RawMessage) []byte {
-	var outer struct{ Function json.RawMessage }
-	if json.Unmarshal(AppendTool(nil, tool), &outer) != nil || outer.Function == nil {
+	outer, members := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	eachMember(tool, func(k string, v json.RawMessage) { outer[k] = v })
+	function := outer["function"]
+	if function == nil {
+		function = tool
+	}
+	eachMember(function, func(k string, v json.RawMessage) { members[k] = v })
+	if members["name"] == nil {
 		return AppendTool(dst, tool)
 	}
-	members := map[string]json.RawMessage{}
-	eachMember(outer.Function, func(k string, v json.RawMessage) { members[k] = v })
+	if v := outer["defer_loading"]; v != nil && string(v) != "null" && (members["defer_loading"] == nil || string(members["defer_loading"]) == "null") {
+		members["defer_loading"] = v
+	}
 	dst = append(append(append(dst, "<function>\n<name>"...), appendPythonText(nil, members["name"])...), "</name>"...)
 	dst = append(append(append(dst, "\n<description>"...), pythonStrip(string(appendPythonText(nil, members["description"])))...), "</description>"...)
 	dst = append(dst, "\n<parameters>"...)
@@ -84,11 +91,13 @@ func appendToolTags(dst []byte, tool json.RawMessage) []byte {
 		dst = appendExtra(dst, schema, "name", "type", "description")
 		dst = append(dst, "\n</parameter>"...)
 	})
-	// The template leaves the newline of its own line here.
-	dst = append(dst, '\n')
 	dst = appendExtra(dst, members["parameters"], "type", "properties")
 	dst = append(dst, "\n</parameters>"...)
-	dst = appendExtra(dst, outer.Function, "type", "name", "description", "parameters")
+	for _, k := range []string{"strict", "defer_loading"} {
+		if v := members[k]; v != nil && string(v) != "null" {
+			dst = append(append(append(dst, "\n<"+k+">"...), appendPythonText(nil, v)...), "</"+k+">"...)
+		}
+	}
 	return append(dst, "\n</function>"...)
 }
 
@@ -105,14 +114,17 @@ func appendExtra(dst []byte, object json.RawMessage, but ...string) []byte {
 }
 
 // eachMember calls do for the members of an object, of a repeated key with its
-// last value in the place of the first.
+// last value in the place of the first, as Python reads it.
 func eachMember(raw json.RawMessage, do func(key string, v json.RawMessage)) {
-	clean, err := AppendPython(nil, raw)
-	if err != nil || clean[0] != '{' {
+	if _, err := AppendPython(nil, raw); err != nil {
 		return
 	}
-	d := json.NewDecoder(bytes.NewReader(clean))
-	d.Token()
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return
+	}
+	var keys []string
+	values := map[string]json.RawMessage{}
 	for d.More() {
 		t, err := d.Token()
 		key, ok := t.(string)
@@ -120,12 +132,15 @@ func eachMember(raw json.RawMessage, do func(key string, v json.RawMessage)) {
 		if err != nil || !ok || d.Decode(&v) != nil {
 			return
 		}
-		do(key, v)
+		if _, ok := values[key]; !ok {
+			keys = append(keys, key)
+		}
+		values[key] = v
+	}
+	for _, key := range keys {
+		do(key, values[key])
 	}
 }
-
-// historyArguments is what vLLM hands a template as the arguments of a call.
-func historyArguments(arguments string) json.RawMessage { return appendArguments(nil, arguments) }
 
 // appendPythonText writes a value as templates do that print text and other
 // scalars by str() and all else as JSON.
@@ -182,11 +197,11 @@ func appendPythonRepr(dst []byte, v json.RawMessage, quote bool) []byte {
 		})
 		return append(dst, '}')
 	}
-	out, err := AppendPython(dst, v)
+	out, err := AppendPython(nil, v)
 	if err != nil {
 		return append(dst, v...)
 	}
-	return bytes.ReplaceAll(out, []byte("Infinity"), []byte("inf"))
+	return append(dst, bytes.ReplaceAll(out, []byte("Infinity"), []byte("inf"))...)
 }
 
 // appendPythonQuoted is repr() of a string.
@@ -426,7 +441,7 @@ func (f *Family) glm(dst []byte, msgs []Message, tools []json.RawMessage, opt Op
 			}
 			for _, c := range m.Calls {
 				dst = append(append(append(dst, nl+f.Calls.Open...), c.Name...), f.Calls.Arguments...)
-				dst = append(f.appendParameters(dst, string(historyArguments(c.Arguments))), f.Calls.Close...)
+				dst = append(f.appendParameters(dst, c.Arguments), f.Calls.Close...)
 			}
 		case "tool":
 			if i == 0 || msgs[i-1].Role != "tool" {
@@ -549,7 +564,7 @@ func (f *Family) renderMistral(dst []byte, msgs []Message, tools []json.RawMessa
 		case "assistant":
 			dst = append(dst, m.Content...)
 			for n, c := range m.Calls {
-				c.Arguments = string(historyArguments(c.Arguments))
+				c.Arguments = string(appendArguments(nil, c.Arguments))
 				dst = append(dst, f.callText(c, n)...)
 			}
 			dst = append(dst, "</s>"...)
