@@ -14,7 +14,7 @@ trap 'rm -rf "$scratch"' EXIT
 # pip asks the package for its metadata, which takes setuptools and wheel; nothing
 # is built.
 python3 -m venv "$scratch/venv"
-"$scratch/venv/bin/pip" install -q --disable-pip-version-check setuptools==78.1.1 wheel==0.45.1
+"$scratch/venv/bin/pip" install -q --disable-pip-version-check setuptools==78.1.1 setuptools-scm==8.3.1 wheel==0.45.1
 "$scratch/venv/bin/pip" download -q --disable-pip-version-check --no-deps --no-binary :all: --no-build-isolation -d "$scratch" "$PACKAGE==$VERSION"
 archive=$(echo "$scratch"/*.tar.gz)
 got=$(sha256sum "$archive" | cut -d' ' -f1)
