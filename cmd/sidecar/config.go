@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/internal/proxy"
 	"github.com/toolsidecar/sidecar/models/wire"
 )
@@ -26,9 +27,15 @@ type serveConfig struct {
 	AccessLog    string
 	File         string
 	Catalogs     []string
+	PinFile      string
+	AllowTools   []string
+	DenyTools    []string
+	Refresh      time.Duration
 	Tokenizer    string
 	World        string
 	Proxy        proxy.Config
+
+	live *catalog.Live
 }
 
 // serveOptions is the one table of the options of `sidecar serve`. Each row is
@@ -68,7 +75,11 @@ func serveOptions(c *serveConfig) []*option {
 		toggle("prefix", &st.Prefix, true, "replay what was sent, so that the engine's prefix cache hits"),
 		toggle("grammar", &st.Grammar, true, "hold tool calls to their schemas"),
 		toggle("tokenbudget", &st.TokenBudget, true, "cut tool results to their allowance"),
-		list("catalog", &c.Catalogs, "tools of the server: demo, a `FILE` (JSON, JSONL) or a folder of them"),
+		list("catalog", &c.Catalogs, "tools of the server, as [name=]`SOURCE`: demo, a file (tools or OpenAPI, JSON or YAML), a folder of them, a URL (OpenAPI document or MCP server), stdio:COMMAND of an MCP server"),
+		text("catalog-pins", &c.PinFile, "", "`FILE` of approved tools: one that its source changes is held back until 'sidecar catalog approve'"),
+		span("catalog-refresh", &c.Refresh, 5*time.Minute, time.Second, 24*time.Hour, "between two looks at URLs and MCP servers that announce nothing"),
+		list("allow-tool", &c.AllowTools, "`PATTERN` of tool names (* and ?); with one, the server's other tools are not served"),
+		list("deny-tool", &c.DenyTools, "`PATTERN` of tool names of the server that are not served"),
 		list("pin", &st.Pins, "`NAME` of a tool that is always in front"),
 		number("top-k", &st.TopK, proxy.DefaultTopK, 1, 128, "most tools that one turn adds"),
 		number("search-rounds", &st.Rounds, proxy.DefaultRounds, 0, 16, "searches of the model (tool_search) answered within one request; 0 offers it none"),

@@ -52,6 +52,11 @@ func startLocal(ctx context.Context, c localConfig) (baseURL, engineURL string, 
 	if err := loadStages(ctx, &cfg, c.Log); err != nil {
 		return fail(err)
 	}
+	stopOnlyEngine := stopEngine
+	stopEngine = func() {
+		cfg.live.Close()
+		stopOnlyEngine()
+	}
 	p, err := proxy.New(cfg.Proxy)
 	if err != nil {
 		return fail(err)

@@ -67,7 +67,7 @@ first. Tools that share no word with it are not listed.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&sources, "catalog", []string{"demo"}, "catalog to search: demo, FILE or DIR; may be repeated")
+	f.StringArrayVar(&sources, "catalog", []string{"demo"}, "catalog to search, as for serve: demo, FILE, DIR, URL or stdio:COMMAND; may be repeated")
 	f.IntVarP(&k, "count", "k", 8, "number of tools to list")
 	f.StringVar(&vocabulary, "tokenizer", "", "tokenizer.json or *.tiktoken FILE to count schema tokens with (default: Qwen3)")
 	f.BoolVar(&explain, "explain", false, "list every word that counted, with its field and share")
@@ -94,20 +94,24 @@ func openCatalogs(ctx context.Context, sources []string, w io.Writer) (*catalog.
 		}
 	}
 	defer func() { report() }()
-	for _, s := range sources {
-		c, p, err := catalog.Load(ctx, s)
+	list, err := parseSources(sources, os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range list {
+		c, p, err := s.Load(ctx)
 		problems = append(problems, p...)
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, &usageError{fmt.Errorf("catalog %w", err), "give a JSON or JSON lines file, a directory of such files, or demo"}
+			return nil, &usageError{fmt.Errorf("catalog %w", err), sourceHint}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("catalog %w", err)
 		}
 		all = append(all, c)
 	}
-	c, err := joinCatalogs(all)
+	c, err := catalog.Join(all...)
 	if err != nil {
-		return nil, &usageError{err, "rename one of the tools, or leave one of the catalogs out"}
+		return nil, &usageError{err, sourceHint}
 	}
 	return c, nil
 }

@@ -93,9 +93,10 @@ func TestSearchErrors(t *testing.T) {
 		{[]string{" "}, "search: no query", true},
 		{[]string{"-k", "0", "x"}, "search: -k 0", true},
 		{[]string{"--catalog", "nope.json", "x"}, "catalog nope.json: no such file or directory", true},
-		{[]string{"--catalog", t.TempDir(), "x"}, "no *.json, *.jsonl or *.ndjson file in this directory", false},
+		{[]string{"--catalog", t.TempDir(), "x"}, "no *.json, *.jsonl, *.ndjson, *.yaml or *.yml file in this directory", false},
 		{[]string{"--tokenizer", "nope.json", "x"}, "search: --tokenizer nope.json: open nope.json: no such file or directory", true},
-		{[]string{"--catalog", "demo", "--catalog", twin, "x"}, "tool orders__get_order is in the catalogs demo and " + twin, true},
+		{[]string{"--catalog", twin, "--catalog", twin, "x"}, "catalog " + twin + " twice; give one of them another name, as in name=" + twin, true},
+		{[]string{"--catalog", "stdio:", "x"}, "catalog stdio:: stdio: without a command; write stdio:COMMAND ARG…", true},
 		{[]string{"--nope", "x"}, "unknown flag: --nope", true},
 	} {
 		out, _, err := runSearch(t, x.args...)

@@ -16,7 +16,6 @@ import (
 	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/internal/proxy"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
-	"github.com/toolsidecar/sidecar/retrieval"
 )
 
 func newServeCmd() *cobra.Command {
@@ -73,6 +72,7 @@ func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr
 	if err := loadStages(ctx, cfg, stderr); err != nil {
 		return err
 	}
+	defer cfg.live.Close()
 	p, err := proxy.New(cfg.Proxy)
 	if err != nil {
 		return &usageError{err, "see 'sidecar serve --help'"}
@@ -112,7 +112,8 @@ func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr
 	return err
 }
 
-// loadStages reads the files that the stages need. Tools that can't be served
+// loadStages reads the files that the stages need and opens the catalogs, which
+// the caller closes as cfg.live. Tools that can't be served
 // are named on stderr; the rest is served.
 func loadStages(ctx context.Context, cfg *serveConfig, stderr io.Writer) error {
 	st := &cfg.Proxy.Stages
@@ -128,22 +129,25 @@ func loadStages(ctx context.Context, cfg *serveConfig, stderr io.Writer) error {
 	if cfg.World == "open" {
 		st.World = grammar.Open
 	}
-	catalogs := make([]*catalog.Catalog, 0, len(cfg.Catalogs))
-	for _, from := range cfg.Catalogs {
-		c, problems, err := catalog.Load(ctx, from)
-		if err != nil {
-			return &usageError{fmt.Errorf("--catalog %s: %w", from, err), "give demo, a JSON or JSONL file of tools, or a folder of them"}
-		}
-		for _, p := range problems {
-			fmt.Fprintf(stderr, "sidecar: --catalog %s: %v\n", from, p)
-		}
-		catalogs = append(catalogs, c)
-	}
-	joined, err := joinCatalogs(catalogs)
+	sources, err := parseSources(cfg.Catalogs, os.LookupEnv)
 	if err != nil {
-		return &usageError{err, "rename one of the tools, or leave one of the catalogs out"}
+		return err
 	}
-	st.Catalog = joined
+	live := catalog.LiveConfig{Sources: sources, Allow: cfg.AllowTools, Deny: cfg.DenyTools, Refresh: cfg.Refresh, Report: func(source string, what error) {
+		fmt.Fprintf(stderr, "sidecar: --catalog %s: %v\n", source, what)
+	}}
+	if cfg.PinFile != "" {
+		if live.Pins, err = catalog.OpenPins(cfg.PinFile); err != nil {
+			return &usageError{fmt.Errorf("--catalog-pins: %w", err), "give a file that 'sidecar catalog approve' wrote, or one that doesn't exist yet"}
+		}
+	}
+	if cfg.live, err = catalog.Open(ctx, live); err != nil {
+		return &usageError{fmt.Errorf("--catalog: %w", err), sourceHint}
+	}
+	if len(sources) > 0 {
+		st.Catalog = cfg.live.Catalog
+	}
+	joined := cfg.live.Catalog()
 	for _, pin := range st.Pins {
 		if joined == nil {
 			break
@@ -153,27 +157,4 @@ func loadStages(ctx context.Context, cfg *serveConfig, stderr io.Writer) error {
 		}
 	}
 	return nil
-}
-
-// joinCatalogs makes one catalog of several. A name in two of them is an error:
-// the server would have to guess which one is meant.
-func joinCatalogs(list []*catalog.Catalog) (*catalog.Catalog, error) {
-	switch len(list) {
-	case 0:
-		return nil, nil
-	case 1:
-		return list[0], nil
-	}
-	var tools []retrieval.Tool
-	from := map[string]string{}
-	for _, c := range list {
-		for _, t := range c.Tools() {
-			if first, dup := from[t.Name]; dup {
-				return nil, fmt.Errorf("tool %s is in the catalogs %s and %s", t.Name, first, c.Name())
-			}
-			from[t.Name] = c.Name()
-			tools = append(tools, t)
-		}
-	}
-	return catalog.New("all", tools)
 }

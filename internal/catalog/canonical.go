@@ -22,11 +22,17 @@ func (e *TypeError) Error() string {
 // canonical bytes. Unknown keys beside the function's name, description and
 // parameters are dropped. Errors: [*TypeError], or what is wrong in words.
 func Canonical(raw []byte, lim Limits) (retrieval.Tool, error) {
-	return canonical(raw, &lim, false)
+	return canonical(raw, &lim, form{})
 }
 
-// canonical is Canonical; nested demands the OpenAI chat form.
-func canonical(raw []byte, lim *Limits, nested bool) (retrieval.Tool, error) {
+// form says what is asked of a tool's text.
+type form struct {
+	nested bool // only the form of OpenAI chat requests will do
+	mend   bool // a name that clients don't take is made one, see toolName
+}
+
+// canonical is Canonical with the form asked for.
+func canonical(raw []byte, lim *Limits, f form) (retrieval.Tool, error) {
 	var t retrieval.Tool
 	if len(raw) > lim.ToolBytes {
 		return t, fmt.Errorf("%d bytes; a tool may have %d", len(raw), lim.ToolBytes)
@@ -70,7 +76,7 @@ func canonical(raw []byte, lim *Limits, nested bool) (retrieval.Tool, error) {
 			return t, errors.New("function is not an object")
 		}
 		bare = function
-	} else if nested {
+	} else if f.nested {
 		return t, errors.New("no function object")
 	}
 	for key, v := range members(bare) {
@@ -80,7 +86,9 @@ func canonical(raw []byte, lim *Limits, nested bool) (retrieval.Tool, error) {
 	if name == nil || name[0] != '"' {
 		return t, errors.New("no name")
 	}
-	t.Name = text(name)
+	if t.Name = text(name); f.mend {
+		t.Name = toolName(t.Name, lim.NameBytes)
+	}
 	if err := checkName(t.Name, lim.NameBytes); err != nil {
 		return t, err
 	}

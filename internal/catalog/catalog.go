@@ -7,13 +7,16 @@
 // the same bytes wherever it came from, so that a prompt made from them is
 // stable.
 //
-// The files are steps: limits.go what is refused; canonical.go one tool's
-// bytes; load.go files and directories; client.go the list of a request,
-// cached; demo.go and toy.go the demo catalog and its handlers; tasks.go what
-// the demo asks of it.
+// The files are steps: limits.go what is refused; name.go what a tool is called;
+// canonical.go one tool's bytes; yaml.go, openapi.go and load.go files,
+// directories and API descriptions; mcp.go MCP servers; source.go all of these
+// as they are named on a command line; join.go several as one; pins.go changes
+// that wait for approval; live.go sources that are followed while they change;
+// client.go the list of a request, cached; demo.go and toy.go the demo catalog
+// and its handlers; tasks.go what the demo asks of it.
 //
-// Not supported: tools other than functions (a typed error), OpenAPI documents
-// and live MCP servers.
+// Not supported: tools other than functions (a typed error), Swagger 2.0,
+// references between documents, YAML merge keys.
 package catalog
 
 import (

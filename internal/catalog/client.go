@@ -187,7 +187,7 @@ func fromClient(raw []byte, lim *Limits) (*Catalog, error) {
 		if i >= lim.Tools {
 			return nil, &ClientError{Index: -1, Err: fmt.Errorf("more than %d tools", lim.Tools)}
 		}
-		t, err := canonical(v, lim, true)
+		t, err := canonical(v, lim, form{nested: true})
 		if err != nil {
 			return nil, &ClientError{i, t.Name, err}
 		}

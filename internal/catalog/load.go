@@ -28,10 +28,11 @@ func (e *FileError) Unwrap() error { return e.Err }
 var ErrNoTools = errors.New("no usable tool")
 
 // Load reads a catalog. path is "demo", a file, or a directory, whose *.json,
-// *.jsonl and *.ndjson files are read in the order of their names. A file holds
-// an array of tools, an object with the member "tools" (or an MCP answer with
-// it under "result"), one tool, or one tool a line; [Canonical] says what a
-// tool may look like.
+// *.jsonl, *.ndjson, *.yaml and *.yml files are read in the order of their
+// names. A file holds an array of tools, an object with the member "tools" (or
+// an MCP answer with it under "result"), one tool, one tool a line, or an
+// OpenAPI 3 description, whose operations become tools; *.yaml and *.yml hold
+// the same as YAML. [Canonical] says what a tool may look like.
 //
 // Tools that cannot be served are left out and reported; so are files of a
 // directory. Of two tools with the same name the first is served. The error is
@@ -40,12 +41,12 @@ func Load(ctx context.Context, path string) (*Catalog, []Problem, error) {
 	if path == "demo" {
 		return Demo(), nil, nil
 	}
-	l := loader{lim: DefaultLimits, names: make(map[string]string)}
-	info, err := os.Stat(path)
-	if err != nil {
+	l := newLoader()
+	if _, err := os.Stat(path); err != nil {
 		return nil, nil, &FileError{path, reason(err)}
 	}
-	if info.IsDir() {
+	var err error
+	if isDir(path) {
 		err = l.directory(ctx, path)
 	} else {
 		err = l.file(path, "")
@@ -53,12 +54,17 @@ func Load(ctx context.Context, path string) (*Catalog, []Problem, error) {
 	if err != nil {
 		return nil, l.problems, err
 	}
+	return l.catalog(path)
+}
+
+// catalog is what was loaded.
+func (l *loader) catalog(name string) (*Catalog, []Problem, error) {
 	if len(l.tools) == 0 {
-		return nil, l.problems, &FileError{path, ErrNoTools}
+		return nil, l.problems, &FileError{name, ErrNoTools}
 	}
-	c, err := New(path, l.tools)
+	c, err := New(name, l.tools)
 	if err != nil {
-		return nil, l.problems, &FileError{path, err}
+		return nil, l.problems, &FileError{name, err}
 	}
 	return c, l.problems, nil
 }
@@ -77,7 +83,10 @@ type loader struct {
 	tools    []retrieval.Tool
 	names    map[string]string // name -> where it was first seen
 	problems []Problem
+	mend     bool // names are made such that clients take them; none is lost
 }
+
+func newLoader() *loader { return &loader{lim: DefaultLimits, names: make(map[string]string)} }
 
 func (l *loader) directory(ctx context.Context, dir string) error {
 	entries, err := os.ReadDir(dir)
@@ -86,9 +95,7 @@ func (l *loader) directory(ctx context.Context, dir string) error {
 	}
 	n := 0
 	for _, e := range entries {
-		switch strings.ToLower(filepath.Ext(e.Name())) {
-		case ".json", ".jsonl", ".ndjson":
-		default:
+		if !toolFile(e.Name()) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -105,9 +112,23 @@ func (l *loader) directory(ctx context.Context, dir string) error {
 		}
 	}
 	if n == 0 {
-		return &FileError{dir, errors.New("no *.json, *.jsonl or *.ndjson file in this directory")}
+		return &FileError{dir, errors.New("no *.json, *.jsonl, *.ndjson, *.yaml or *.yml file in this directory")}
 	}
 	return nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// toolFile says whether a file of a directory is read.
+func toolFile(name string) bool {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".json", ".jsonl", ".ndjson", ".yaml", ".yml":
+		return !strings.HasPrefix(name, ".")
+	}
+	return false
 }
 
 // file reads one file; server is given to tools whose names don't have one.
@@ -131,11 +152,26 @@ func (l *loader) file(path, server string) error {
 	if int64(len(raw)) > l.lim.FileBytes {
 		return &FileError{path, fmt.Errorf("larger than %d MB; split it", l.lim.FileBytes>>20)}
 	}
+	return l.text(path, strings.ToLower(filepath.Ext(path)), server, raw)
+}
+
+// text reads what a file or a document holds. ext is that of its name.
+func (l *loader) text(path, ext, server string, raw []byte) error {
 	raw = bytes.TrimPrefix(raw, []byte("\ufeff"))
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return &FileError{path, errors.New("empty file")}
 	}
-	ext := strings.ToLower(filepath.Ext(path))
+	if ext == ".yaml" || ext == ".yml" {
+		var err error
+		if raw, err = yamlToJSON(raw, int(l.lim.FileBytes)); err != nil {
+			return &FileError{path, err}
+		}
+	}
+	if isOpenAPI(raw) {
+		if done, err := l.openAPI(path, server, raw); done || err != nil {
+			return err
+		}
+	}
 	if ext == ".jsonl" || ext == ".ndjson" || perLine(raw) {
 		l.lines(path, server, raw)
 		return nil
@@ -185,7 +221,10 @@ func (l *loader) whole(path, server string, raw []byte) error {
 }
 
 func (l *loader) add(at Problem, server string, raw []byte) {
-	t, err := canonical(raw, &l.lim, false)
+	t, err := canonical(raw, &l.lim, form{mend: l.mend})
+	if err == nil && l.mend && l.names[t.Name] != "" {
+		t = renamed(t, l.free(t.Name))
+	}
 	at.Name = t.Name
 	switch {
 	case err != nil:
@@ -205,6 +244,11 @@ func (l *loader) add(at Problem, server string, raw []byte) {
 		return
 	}
 	l.problems = append(l.problems, at)
+}
+
+// free is a name like this one that no tool has yet.
+func (l *loader) free(name string) string {
+	return free(name, func(s string) bool { return l.names[s] != "" })
 }
 
 // toolList finds the tools in a JSON text of any of the shapes of a file.

@@ -116,7 +116,7 @@ func TestLoadErrors(t *testing.T) {
 		{"no tool", write(t, dir, "none.json", "[]"), "none.json: no usable tool"},
 		{"only bad tools", write(t, dir, "bad.json", `[{"name":"?"}]`), "bad.json: no usable tool"},
 		{"deeper than any decoder goes", write(t, dir, "deep.json", strings.Repeat("[", 1_000_000)), "deep.json: line 1, column 10001: invalid character '[' exceeded max depth"},
-		{"directory without catalogs", t.TempDir(), "no *.json, *.jsonl or *.ndjson file in this directory"},
+		{"directory without catalogs", t.TempDir(), "no *.json, *.jsonl, *.ndjson, *.yaml or *.yml file in this directory"},
 		{"device", "/dev/zero", "/dev/zero: not a regular file"},
 	} {
 		_, _, err := Load(t.Context(), x.path)

@@ -30,12 +30,14 @@ type StageConfig struct {
 	// Observe runs the stages in shadow: the wire carries the client's bytes.
 	Observe bool
 
-	Catalog  *catalog.Catalog // tools of the server; nil for none
-	Pins     []string         // names always in the front block
-	TopK     int              // most tools that one turn, or one search of the model, adds
-	Rounds   int              // searches of the model answered within one request; 0 for none
-	Tokens   int              // schema tokens of the front block and of what one turn adds, together
-	MaxLate  int              // schema tokens of all late blocks of a conversation, before a new epoch
+	// Catalog gives the tools of the server as of now; nil for none. A request
+	// keeps what it was given.
+	Catalog  func() *catalog.Catalog
+	Pins     []string // names always in the front block
+	TopK     int      // most tools that one turn, or one search of the model, adds
+	Rounds   int      // searches of the model answered within one request; 0 for none
+	Tokens   int      // schema tokens of the front block and of what one turn adds, together
+	MaxLate  int      // schema tokens of all late blocks of a conversation, before a new epoch
 	World    grammar.World
 	Budget   tokenbudget.Config
 	Counter  *tokenizer.Tokenizer // counts tokens; exact when it is the engine's vocabulary
@@ -96,8 +98,8 @@ func newStages(base context.Context, p *Proxy) (*stages, error) {
 	if cfg.Prefix {
 		s.ledger = store.NewMemory(cfg.Ledger)
 	}
-	if cfg.Catalog != nil {
-		s.allTokens(cfg.Catalog) // counted once here, not by the first request
+	if server := s.server(); server != nil {
+		s.allTokens(server) // counted once here, not by the first request
 	}
 	prober := &engine.Prober{Client: &http.Client{Transport: p.client.transport}, Base: p.engine.String(), Key: p.cfg.EngineAPIKey, Family: cfg.Family, Tokenizer: cfg.Counter}
 	s.engine = &engineState{probe: prober.Probe, base: base}
@@ -205,15 +207,24 @@ func (s *stages) compose(t *turn) {
 	s.expect(t)
 }
 
+// server is the tools of the server as of now, nil for none.
+func (s *stages) server() *catalog.Catalog {
+	if s.cfg.Catalog == nil {
+		return nil
+	}
+	return s.cfg.Catalog()
+}
+
 // merged is the client's tools with the server's behind them, nil for none.
 func (s *stages) merged(tools []byte) (*catalog.Catalog, error) {
+	server := s.server()
 	switch {
 	case len(tools) == 0:
-		return s.cfg.Catalog, nil
-	case s.cfg.Catalog == nil:
+		return server, nil
+	case server == nil:
 		return s.tools.FromClient(tools)
 	}
-	return s.tools.Merged(tools, s.cfg.Catalog)
+	return s.tools.Merged(tools, server)
 }
 
 // converse looks the conversation up and starts a new epoch when a tool that

@@ -658,7 +658,7 @@ func TestObserve(t *testing.T) {
 func TestServerCatalog(t *testing.T) {
 	eng, srv := newScripted(t)
 	cfg := allStages()
-	cfg.Catalog = catalog.Demo()
+	cfg.Catalog = catalog.Demo
 	s := newSidecar(t, srv.URL, cfg)
 	eng.say(scriptedReply{text: "Nothing to do."})
 	status, header, body := s.ask(chatBody("", `[{"role":"user","content":"list the invoices of a customer"}]`, ""))
@@ -918,9 +918,11 @@ func TestToolThatCannotBeChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Catalog, err = catalog.New("server", []retrieval.Tool{tool}); err != nil {
+	server, err := catalog.New("server", []retrieval.Tool{tool})
+	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.Catalog = func() *catalog.Catalog { return server }
 	s := newSidecar(t, srv.URL, cfg)
 	user := `[{"role":"user","content":"weather"}]`
 	eng.say(scriptedReply{text: callWeather})
