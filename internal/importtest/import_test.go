@@ -24,7 +24,7 @@ var rules = []struct {
 	{"models/...", []string{"models", "models/jsontext"}},
 	{"retrieval/...", nil},
 	{"grammar/lexical", []string{"models/..."}},
-	{"grammar/...", []string{"grammar/lexical", "models/..."}},
+	{"grammar/...", []string{"grammar/lexical", "grammar/dialect", "models/..."}},
 	{"prefix/...", []string{"models/..."}},
 	{"tokenbudget/...", []string{"models/..."}},
 	{"internal/openai", nil},
