@@ -20,13 +20,12 @@ const (
 
 // parameter is the one that is being read.
 type parameter struct {
-	seen   []string
-	schema map[string]json.RawMessage // of the tool's parameters
-	defs   *schemaView
-	text   bool     // the value is text and handed on as it comes
-	kind   typeView // what the schema says of the value
-	value  []byte   // of a value that is not handed on as it comes
-	begun  bool     // a byte of the value was seen
+	seen  []string
+	defs  *schemaView
+	text  bool     // the value is text and handed on as it comes
+	kind  typeView // what the schema says of the value
+	value []byte   // of a value that is not handed on as it comes
+	begun bool     // a byte of the value was seen
 }
 
 func (p *Parser) key(key string) {
