@@ -90,7 +90,7 @@ func serveOptions(c *serveConfig) []*option {
 		size("ledger-bytes", &st.Ledger, proxy.DefaultLedger, 1<<20, 1<<36, "memory of the conversation ledger"),
 		number("sessions", &st.Sessions, proxy.DefaultSessions, 1, 1<<16, "decision records kept for /sidecar/v1/sessions"),
 		text("tokenizer", &c.Tokenizer, "", "vocabulary `FILE` (tokenizer.json or *.tiktoken); without it Qwen3's, whose counts are estimates for other models"),
-		choice("family", &st.Family, "auto", append([]string{"auto"}, wire.Names()...), "the model's way to write turns and calls"),
+		choice("family", &st.Family, "auto", slices.Concat([]string{"auto"}, wire.Names(), wire.Aliases()), "the model's way to write turns and calls"),
 	}
 }
 

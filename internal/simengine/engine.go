@@ -129,6 +129,9 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if family.TurnStart != "<|im_start|>" {
+		return nil, fmt.Errorf("the simulated engine reads turns in ChatML only, as hermes, chatml and qwen3-coder frame them, not those of family %s", family.Name)
+	}
 	var eos int32
 	found := false
 	for _, s := range family.StopTokens {

@@ -350,6 +350,15 @@ func Names() []string {
 	return out
 }
 
+// Aliases are the other names that ByName takes.
+func Aliases() []string {
+	var out []string
+	for _, f := range families {
+		out = append(out, f.Aliases...)
+	}
+	return out
+}
+
 // ForModel guesses the family from the name of a model, nil if it tells none.
 func ForModel(model string) *Family {
 	m := strings.ToLower(model)

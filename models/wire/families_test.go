@@ -319,3 +319,25 @@ func FuzzFamilies(f *testing.F) {
 		}
 	})
 }
+
+func TestForModel(t *testing.T) {
+	for model, want := range map[string]string{
+		"Qwen/Qwen3-Coder-30B-A3B-Instruct": "qwen3-coder", "Qwen/Qwen3-8B": "hermes", "meta-llama/Llama-3.1-8B-Instruct": "llama3",
+		"deepseek-ai/DeepSeek-V3.1": "deepseek-v3.1", "zai-org/GLM-4.6": "glm-4.5", "zai-org/GLM-4.7-Flash": "glm-4.7",
+		"moonshotai/Kimi-K2-Instruct": "kimi-k2", "openai/gpt-oss-120b": "harmony", "mistralai/Devstral-Small-2507": "mistral",
+		"mistralai/Mistral-Small-3.2-24B-Instruct-2506": "mistral-v11", "someone/else": "",
+	} {
+		got := ""
+		if f := ForModel(model); f != nil {
+			got = f.Name
+		}
+		if got != want {
+			t.Errorf("%s is of family %q, not %q", model, got, want)
+		}
+	}
+	for _, name := range append(Names(), Aliases()...) {
+		if _, err := ByName(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
