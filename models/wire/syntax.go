@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -199,6 +200,18 @@ func (f *Family) Triggers() []string {
 		return []string{s.Name, s.Before}
 	}
 	return s.starts
+}
+
+// CallTags are the tags of calls, some of which may be tokens of the vocabulary.
+func (f *Family) CallTags() []string {
+	s := &f.Calls
+	var out []string
+	for _, t := range append([]string{s.Section, s.SectionEnd, s.Open, s.Before, s.AfterID, s.Tag, s.Parameter, s.End}, s.NameEnds...) {
+		if t = strings.TrimSpace(t); t != "" && !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 // CallBegin is the text of a call to name up to its arguments, or to its id if
