@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -22,7 +23,13 @@ const (
 	GBNF  Target = "gbnf"  // llama.cpp
 	Lark  Target = "lark"  // llguidance
 	Regex Target = "regex" // any engine; tools whose values don't nest without end
+
+	JSONSchema Target = "json-schema" // the arguments of one tool, for an engine that reads schemas: llguidance
+	LegacyTag  Target = "legacy-tag"  // structures and triggers, for the guidance backends; free text is always allowed
 )
+
+// engineReads is what can't be proved where an engine is given a schema.
+const engineReads = "#: what the engine makes of a schema is judged, not proved"
 
 // A Text holds a whole reply to the tools.
 type Text struct {
@@ -84,39 +91,91 @@ func Write(s Syntax, tools []*Checked, choice Choice, target Target) (Text, erro
 		if e := w.tool(t); e != nil {
 			err = errors.Join(err, &TargetError{t.name, target, e})
 		}
-		w.out.Tools = append(w.out.Tools, t.written())
+		w.out.Tools = append(w.out.Tools, t.written(target))
 	}
 	if choice.Response != nil && (choice.Mode == Auto || choice.Mode == None) {
 		if e := w.response(choice.Response); e != nil {
 			err = errors.Join(err, &TargetError{choice.Response.name, target, e})
 		}
-		te := choice.Response.written()
+		te := choice.Response.written(target)
 		w.out.Response = &te
 	}
 	if err != nil {
 		return Text{}, err
 	}
-	if w.out.Text, err = w.write(); err != nil {
-		return Text{}, err
+	switch target {
+	case JSONSchema:
+		if len(tools) != 1 {
+			return Text{}, fmt.Errorf("a schema holds the arguments of one tool, and these are %d", len(tools))
+		}
+		w.out.Text = w.schemas[0]
+	case LegacyTag:
+		if choice.Mode != Auto || choice.Response != nil {
+			return Text{}, fmt.Errorf("a legacy tag can't hold a reply to tool_choice %s or to a format: free text is always allowed", choice.Mode)
+		}
+		w.out.Text = w.legacy()
+	default:
+		if w.out.Text, err = w.write(); err != nil {
+			return Text{}, err
+		}
 	}
 	return w.out, nil
 }
 
-func (c *Checked) written() ToolEmission {
-	return ToolEmission{Name: c.name, Exact: len(c.content.reasons) == 0, Reasons: c.content.reasons}
+// legacy is the tag of structures and triggers. What ends a call stops before
+// the first marker that is an added token: llguidance would allow that token
+// and then refuse it, and nothing else is allowed.
+func (w *replyWriter) legacy() string {
+	end := w.syntax.End
+	for _, m := range w.syntax.Tokens {
+		if i := strings.Index(end, m); i >= 0 {
+			end = end[:i]
+		}
+	}
+	out := []byte(`{"type":"structural_tag","structures":[`)
+	for i, schema := range w.schemas {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, `{"begin":`...)
+		out = jsontext.AppendString(out, w.begins[i])
+		out = append(out, `,"schema":`...)
+		out = append(out, schema...)
+		out = append(out, `,"end":`...)
+		out = jsontext.AppendString(out, end)
+		out = append(out, '}')
+	}
+	out = append(out, `],"triggers":[`...)
+	out = jsontext.AppendString(out, w.syntax.Trigger)
+	return string(append(out, `]}`...))
+}
+
+func (c *Checked) written(target Target) ToolEmission {
+	reasons := c.reasons(target)
+	return ToolEmission{Name: c.name, Exact: len(reasons) == 0, Reasons: reasons}
+}
+
+// reasons are why a tool isn't exact in a notation.
+func (c *Checked) reasons(target Target) []string {
+	if target == JSONSchema || target == LegacyTag {
+		return append(slices.Clip(c.content.reasons), engineReads)
+	}
+	return c.content.reasons
 }
 
 // A replyWriter puts the parts of tools into a frame.
 type replyWriter struct {
-	target Target
-	syntax Syntax
-	choice Choice
-	calls  []*dialect.Expr // of each tool
-	answer *dialect.Expr   // of the client's own format; nil if it has none
-	parts  strings.Builder // rules of the tools
-	seen   map[string]bool // their prefixes
-	regex  map[string]string
-	out    Text
+	target  Target
+	syntax  Syntax
+	choice  Choice
+	begins  []string        // of each tool: what stands before its arguments
+	args    []*dialect.Expr // of each tool
+	answer  *dialect.Expr   // of the client's own format; nil if it has none
+	parts   strings.Builder // rules of the tools
+	seen    map[string]bool // their prefixes
+	regex   map[string]string
+	schemas []string // of each tool, where its part is one
+	out     Text
 }
 
 func (w *replyWriter) tool(t *Checked) error {
@@ -124,8 +183,45 @@ func (w *replyWriter) tool(t *Checked) error {
 	if err != nil {
 		return err
 	}
-	w.calls = append(w.calls, dialect.Then(dialect.Text(w.syntax.Begin(t.name)), args, dialect.Text(w.syntax.End)))
+	w.begins = append(w.begins, w.syntax.Begin(t.name))
+	w.args = append(w.args, args)
 	return nil
+}
+
+// text is a literal in which markers that are tokens of their own may also be
+// those tokens. llguidance alone needs to be told.
+func (w *replyWriter) text(s string) *dialect.Expr {
+	var out []*dialect.Expr
+	for w.target == Lark && s != "" {
+		at, which := len(s), ""
+		for _, m := range w.syntax.Tokens {
+			if i := strings.Index(s, m); m != "" && i >= 0 && i < at {
+				at, which = i, m
+			}
+		}
+		if which == "" {
+			break
+		}
+		if at > 0 {
+			out = append(out, dialect.Text(s[:at]))
+		}
+		out = append(out, dialect.Marker(which))
+		s = s[at+len(which):]
+	}
+	if s != "" || len(out) == 0 {
+		out = append(out, dialect.Text(s))
+	}
+	return dialect.Then(out...)
+}
+
+// calls are the calls of each tool; after is what of them has been read before.
+func (w *replyWriter) calls(before *dialect.Expr, read string) []*dialect.Expr {
+	var out []*dialect.Expr
+	for i, args := range w.args {
+		begin := w.text(strings.TrimPrefix(w.begins[i], read))
+		out = append(out, dialect.Then(before, begin, args, w.text(w.syntax.End)))
+	}
+	return out
 }
 
 func (w *replyWriter) response(t *Checked) (err error) {
@@ -139,8 +235,12 @@ func (w *replyWriter) part(t *Checked) (*dialect.Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.target == Regex {
+	switch w.target {
+	case Regex:
 		return dialect.Verbatim(p.text), nil
+	case JSONSchema, LegacyTag:
+		w.schemas = append(w.schemas, p.text)
+		return dialect.Then(), nil
 	}
 	if !w.seen[p.prefix] {
 		if w.seen == nil {
@@ -153,9 +253,10 @@ func (w *replyWriter) part(t *Checked) (*dialect.Expr, error) {
 }
 
 func (w *replyWriter) write() (string, error) {
+	calls := w.calls(dialect.Then(), "")
 	call := func() *dialect.Expr {
-		if len(w.calls) == 1 || w.target == Regex {
-			return dialect.Or(w.calls...)
+		if len(calls) == 1 || w.target == Regex {
+			return dialect.Or(calls...)
 		}
 		return dialect.Use("call")
 	}
@@ -168,13 +269,13 @@ func (w *replyWriter) write() (string, error) {
 	var root *dialect.Expr
 	var more string // rules of the frame that are no Grammar
 	switch {
-	case len(w.calls) == 0 && w.answer != nil:
+	case len(calls) == 0 && w.answer != nil:
 		root = w.answer
 	case w.choice.Mode == Auto && w.answer != nil:
 		root = dialect.Or(several(), w.answer)
 	case w.choice.Mode == Required || w.choice.Mode == Named:
 		root = several()
-	case w.target == GBNF && len(w.calls) > 0:
+	case w.target == GBNF && len(calls) > 0:
 		w.out.Lazy = true
 		root = several()
 	case w.target == Lark:
@@ -184,12 +285,14 @@ func (w *replyWriter) write() (string, error) {
 		quoted := dialect.Quote(w.syntax.Trigger)
 		more = "free: FREE\nFREE: /(?s:.*)/ & ~/(?s:.*" + quoted + "(?s:.*))/\n"
 		root = free
-		if len(w.calls) > 0 {
+		if len(calls) > 0 {
 			more += "until[lazy]: /(?s:.*)" + quoted + "/\n"
-			for i, c := range w.calls { // the trigger has been read
-				rest := strings.TrimPrefix(c.Subs[0].Text, w.syntax.Trigger)
-				w.calls[i] = dialect.Then(append([]*dialect.Expr{dialect.Use("until"), dialect.Text(rest)}, c.Subs[1:]...)...)
+			before := dialect.Use("until")
+			if slices.Contains(w.syntax.Tokens, w.syntax.Trigger) {
+				more += "until-token: FREE <" + strings.Trim(w.syntax.Trigger, "<>") + ">\n"
+				before = dialect.Or(before, dialect.Use("until-token"))
 			}
+			calls = w.calls(before, w.syntax.Trigger)
 			if root = dialect.Or(call(), free); w.choice.Parallel {
 				root = dialect.Then(dialect.Times(call(), 0, -1), free)
 			}
@@ -199,15 +302,15 @@ func (w *replyWriter) write() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if root = free; len(w.calls) > 0 {
+		if root = free; len(calls) > 0 {
 			if root = dialect.Then(free, dialect.Maybe(call())); w.choice.Parallel {
 				root = dialect.Then(free, dialect.Times(dialect.Then(call(), free), 0, -1))
 			}
 		}
 	}
 	g := &dialect.Grammar{Rules: []dialect.Rule{{Name: "root", Body: root}}}
-	if len(w.calls) > 1 {
-		g.Rules = append(g.Rules, dialect.Rule{Name: "call", Body: dialect.Or(w.calls...)})
+	if len(calls) > 1 {
+		g.Rules = append(g.Rules, dialect.Rule{Name: "call", Body: dialect.Or(calls...)})
 	}
 	switch w.target {
 	case GBNF:
@@ -299,7 +402,19 @@ func (p *parts) of(c *Checked, target Target) (part, error) {
 func (c *Checked) part(target Target) part {
 	sum := sha256.Sum256(append([]byte{byte(c.world)}, c.raw...))
 	p := part{prefix: "t" + hex.EncodeToString(sum[:5]) + "-"}
-	g, err := c.draft()
+	l, defs, err := c.lang()
+	if err != nil {
+		p.err = err
+		return p
+	}
+	if target == JSONSchema || target == LegacyTag {
+		v, err := rewrite(l, defs)
+		if p.err = err; err == nil {
+			p.text = string(v.AppendTo(nil))
+		}
+		return p
+	}
+	g, err := draft(l, defs)
 	if err != nil {
 		p.err = err
 		return p
@@ -317,34 +432,34 @@ func (c *Checked) part(target Target) part {
 	return p
 }
 
-// lang narrows the schema again: most tools are written in one notation only,
-// and a lang is ten times its text.
-func (c *Checked) lang() (*lang, []*def, error) {
-	root := &jsontext.Value{Kind: '{'}
+// root is the schema in its world.
+func (c *Checked) root() (root *jsontext.Value, plainRefs bool, err error) {
+	root = &jsontext.Value{Kind: '{'}
 	if len(c.raw) > 0 {
 		v, err := jsontext.Parse([]byte(c.raw), maxJSONDepth)
 		if err != nil {
-			return nil, nil, err
+			return nil, false, err
 		}
 		if v.Kind == '{' {
 			root = v
 		}
 	}
-	plainRefs, err := survey(c.name, root)
-	if err != nil {
-		return nil, nil, err
+	if plainRefs, err = survey(c.name, root); err != nil {
+		return nil, false, err
 	}
 	if c.world == Closed {
 		root = closeWorld(root, plainRefs)
 	}
-	l, defs, _, _ := langOf(root, plainRefs)
-	return l, defs, nil
+	return root, plainRefs, nil
 }
 
-func (c *Checked) draft() (*dialect.Grammar, error) {
-	l, defs, err := c.lang()
+// lang narrows the schema again: most tools are written in one notation only,
+// and a lang is ten times its text.
+func (c *Checked) lang() (*lang, []*def, error) {
+	root, plainRefs, err := c.root()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return draft(l, defs)
+	l, defs, _, _ := langOf(root, plainRefs)
+	return l, defs, nil
 }

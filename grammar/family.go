@@ -23,6 +23,11 @@ func SyntaxOf(f *wire.Family) Syntax {
 		Channels:   c.Form == wire.Channels,
 		CheckName:  f.CheckName,
 	}
+	for _, tag := range []string{c.Open, c.Tag} {
+		if tag != "" {
+			s.Tokens = append(s.Tokens, tag)
+		}
+	}
 	if c.Form == wire.Parameters {
 		wrap := ""
 		if c.Wrapped {

@@ -35,9 +35,11 @@ names; without any, all tools of the catalog and all schemas are taken, in
 their order.
 
   structural-tag  response_format of vLLM and SGLang on xgrammar (default)
+  legacy-tag      response_format of their guidance backends; tool_choice auto only
   gbnf            grammar of llama.cpp
   lark            grammar of llguidance
   regex           for any engine; a tool whose values nest without end is refused
+  json-schema     the arguments of one tool as a schema that says nothing else
 
 On standard error stands for each tool whether it is held exactly (whatever the
 engine finishes fits the schema) or is checked after the reply, and why. With
@@ -51,9 +53,9 @@ other not. With --json this report and what is written are one object on standar
   sidecar compile --tools tools.json --target gbnf --tool-choice required > grammar.gbnf`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch target {
-			case "structural-tag", "gbnf", "lark", "regex":
+			case "structural-tag", "legacy-tag", "gbnf", "lark", "regex", "json-schema":
 			default:
-				return &usageError{fmt.Errorf("compile: no target %q", target), "targets are structural-tag, gbnf, lark and regex"}
+				return &usageError{fmt.Errorf("compile: no target %q", target), "targets are structural-tag, legacy-tag, gbnf, lark, regex and json-schema"}
 			}
 			f, err := wire.ByName(family)
 			if err != nil {
@@ -100,7 +102,7 @@ other not. With --json this report and what is written are one object on standar
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&target, "target", "structural-tag", "what to write: structural-tag, gbnf, lark or regex")
+	f.StringVar(&target, "target", "structural-tag", "what to write: structural-tag, legacy-tag, gbnf, lark, regex or json-schema")
 	f.StringArrayVar(&sources, "catalog", nil, "catalog of the tools: demo, FILE or DIR; may be repeated (default demo, unless --schema is given)")
 	f.StringArrayVar(&sources, "tools", nil, "the same: a `FILE` of tools")
 	f.StringArrayVar(&schemas, "schema", nil, "JSON Schema `FILE` of one more tool, named after the file; may be repeated")
@@ -223,6 +225,9 @@ func compileReply(f *wire.Family, tools []grammar.Tool, w grammar.World, c gramm
 		return nil, &usageError{fmt.Errorf("compile: --choice %s: no such tool among those given", c.Name), "give auto, required, none, or the name of a tool"}
 	}
 	syntax := grammar.SyntaxOf(f)
+	if prove && syntax.Parameters != nil {
+		return nil, &usageError{fmt.Errorf("compile: --prove compares arguments that are one JSON object, and family %s writes them in tags", f.Name), "leave out --prove; its calls are checked as they stream"}
+	}
 	r := &compileReport{Target: target, Tools: []compiledTool{}}
 	var held []grammar.ToolEmission
 	if target == "structural-tag" {

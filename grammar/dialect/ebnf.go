@@ -86,80 +86,115 @@ func (w xgrammar) seq(es []*Expr) *Expr {
 			continue
 		}
 		closed := quoteFollows(es[i+1:])
-		if closed && e.Escapes == AnyEscape && e.Max < 0 {
-			out = append(out, w.least(e), w.tail(e))
+		if !broad(e.Set) {
+			out = append(out, w.few(e, closed))
+			continue
+		}
+		least := e.Min
+		if least > maxChain {
+			// Masks of 40 ms a token, but no rule for every character.
+			char := w.rule("char", func(string) Rule { return Rule{Body: spelled(e)} })
+			out = append(out, Times(char, least-1, least-1))
+			least = 1
+		}
+		switch {
+		case e.Max == e.Min:
+			out = append(out, w.exactly(e, least))
+		case e.Max >= 0:
+			most := min(e.Max-e.Min+least, 1<<30)
+			out = append(out, w.rule("max", func(string) Rule { return Rule{Body: w.open(e, least, closed), MaxChars: most} }))
+		case closed:
+			out = append(out, w.tail(e, least))
 			if es[i+1] = Text(es[i+1].Text[1:]); es[i+1].Text == "" {
 				i++
 			}
-			continue
+		default:
+			out = append(out, w.open(e, least, false))
 		}
-		out = append(out, w.least(e), w.most(e, closed))
 	}
 	return Then(out...)
 }
 
-// least is the characters of e that must be there.
-func (w xgrammar) least(e *Expr) *Expr {
-	one := spelled(e)
-	switch {
-	case e.Max >= 0 && e.Max-e.Min <= 8 && e.Escapes != AnyEscape:
-		return Then()
-	case e.Min <= 1 || one.Op == Class:
-		// Inline: 100 ms more to compile, and masks of 60 us for 40 ms.
-		return Times(one, e.Min, e.Min)
+// maxChain is how many characters that must be there get a rule each, of 25 ms.
+const maxChain = 8
+
+// broad tells whether a set has most characters: a place where one of it may
+// come takes xgrammar 25 ms to compile, and 100 ms if it stands in a rule among
+// other things. So each such place is a rule of its own that all strings share.
+func broad(set []rune) bool {
+	n := 0
+	for i := 0; i < len(set); i += 2 {
+		n += int(set[i+1]-set[i]) + 1
 	}
-	char := w.rule("char", func(string) Rule { return Rule{Body: one} })
-	return Times(char, e.Min, e.Min)
+	return n > 1000
 }
 
-// most is the characters of e that may follow those.
-func (w xgrammar) most(e *Expr, closed bool) *Expr {
-	if e.Max == e.Min {
-		if e.Escapes != AnyEscape {
-			return Times(spelled(e), e.Min, e.Max)
-		}
-		return Then()
+// few is characters of a small set.
+func (w xgrammar) few(e *Expr, closed bool) *Expr {
+	one := spelled(e)
+	if e.Max >= 0 && e.Max-e.Min <= 8 {
+		return Times(one, e.Min, e.Max)
 	}
-	if e.Max >= 0 && e.Max-e.Min <= 8 && e.Escapes != AnyEscape {
-		return Times(spelled(e), e.Min, e.Max)
+	rest := Times(one, 0, -1)
+	if one.Op != Class {
+		rest = w.open(e, 0, closed)
 	}
-	loop := Times(spelled(e), 0, -1)
-	if loop.Subs[0].Op != Class {
-		// Right recursion, because a loop over what has several bytes is slow.
-		loop = w.rule("loop", func(me string) Rule {
-			r := Rule{Body: Or(append([]*Expr{Text("")}, w.steps(e, me)...)...)}
-			if closed {
-				r.Follow = Text(`"`)
-			}
-			return r
-		})
+	if e.Max >= 0 {
+		body := rest
+		rest = w.rule("max", func(string) Rule { return Rule{Body: body, MaxChars: min(e.Max-e.Min, 1<<30)} })
 	}
-	if e.Max < 0 {
-		return loop
-	}
-	return w.rule("max", func(string) Rule { return Rule{Body: loop, MaxChars: min(e.Max-e.Min, 1<<30)} })
+	return Then(Times(one, e.Min, e.Min), rest)
 }
 
 // steps are the ways to read one character and go on with a rule.
-func (w xgrammar) steps(e *Expr, next string) []*Expr {
+func steps(e, next *Expr) []*Expr {
 	one := spelled(e)
 	if one.Op != Alt {
-		return []*Expr{Then(one, Use(next))}
+		return []*Expr{Then(one, next)}
 	}
 	var out []*Expr
 	for _, s := range one.Subs {
-		out = append(out, Then(s, Use(next)))
+		out = append(out, Then(s, next))
 	}
 	return out
 }
 
-// tail is the rest of a string with its closing quote. It has no Follow: a
-// wider one than what really follows makes xgrammar allow tokens which it then
-// refuses, and that fails the request.
-func (w xgrammar) tail(e *Expr) *Expr {
-	return w.rule("str", func(me string) Rule {
-		return Rule{Body: Or(append([]*Expr{Text(`"`)}, w.steps(e, me)...)...)}
+// open is least characters and any number more, by right recursion, because a
+// loop over what has several bytes is slow.
+func (w xgrammar) open(e *Expr, least int, closed bool) *Expr {
+	if least > 0 {
+		next := w.open(e, least-1, closed)
+		return w.rule("loop", func(string) Rule { return Rule{Body: Or(steps(e, next)...)} })
+	}
+	return w.rule("loop", func(me string) Rule {
+		r := Rule{Body: Or(append([]*Expr{Text("")}, steps(e, Use(me))...)...)}
+		if closed {
+			r.Follow = Text(`"`)
+		}
+		return r
 	})
+}
+
+// tail is the same with the closing quote. It has no Follow: a wider one than
+// what really follows makes xgrammar allow tokens which it then refuses, and
+// that fails the request.
+func (w xgrammar) tail(e *Expr, least int) *Expr {
+	if least > 0 {
+		next := w.tail(e, least-1)
+		return w.rule("str", func(string) Rule { return Rule{Body: Or(steps(e, next)...)} })
+	}
+	return w.rule("str", func(me string) Rule {
+		return Rule{Body: Or(append([]*Expr{Text(`"`)}, steps(e, Use(me))...)...)}
+	})
+}
+
+// exactly is n characters.
+func (w xgrammar) exactly(e *Expr, n int) *Expr {
+	if n <= 1 {
+		return Times(spelled(e), n, n)
+	}
+	next := w.exactly(e, n-1)
+	return w.rule("chars", func(string) Rule { return Rule{Body: Or(steps(e, next)...)} })
 }
 
 // maxCopies is what GBNF repeats by copies.

@@ -60,6 +60,7 @@ const (
 	Chars            // Min to Max characters of a JSON string, each raw from Set or an escape
 	Token            // Subs[0] without Refs: one token of JSON, which a lexer reads in one piece
 
+	marker   // Text, or the added token of that name
 	verbatim // a regular expression in Text
 )
 

@@ -23,6 +23,11 @@ func Lark(g *Grammar, prefix string) string {
 	return b.String()
 }
 
+// Marker is a text that may also be the added token of that name, which
+// llguidance takes for no text: it allows the token where it allows the text,
+// and then refuses it.
+func Marker(s string) *Expr { return &Expr{Op: marker, Text: s} }
+
 func lark(b *strings.Builder, g *Grammar, prefix string, e *Expr, within int) {
 	group := func(when int, body func()) {
 		if within >= when {
@@ -36,6 +41,10 @@ func lark(b *strings.Builder, g *Grammar, prefix string, e *Expr, within int) {
 	switch e.Op {
 	case Lit:
 		larkString(b, e.Text)
+	case marker:
+		b.WriteByte('(')
+		larkString(b, e.Text)
+		fmt.Fprintf(b, " | <%s>)", strings.Trim(e.Text, "<>"))
 	case Ref:
 		b.WriteString(prefix)
 		b.WriteString(e.Text)

@@ -116,14 +116,16 @@ type machineError string
 func (e machineError) Error() string { return string(e) }
 
 type machinist struct {
-	m      *Machine
-	g      *Grammar
-	byName map[string]*Rule
-	entry  map[string]int32
-	todo   []string
-	loop   int32 // that counts characters here; -1: none
-	pieces map[string]int32
-	whole  bool // pieces are written as they are
+	m       *Machine
+	g       *Grammar
+	byName  map[string]*Rule
+	entry   map[string]int32
+	todo    []string
+	loop    int32  // that counts characters here; -1: none
+	again   int32  // the end of a round of it
+	looping string // what is repeated in it
+	pieces  map[string]int32
+	whole   bool // pieces are written as they are
 }
 
 func (w *machinist) piece(name string, chars, next int32) int32 {
@@ -173,50 +175,80 @@ func (w *machinist) rule(name string) {
 		w.m.Nodes[at].To = []int32{w.expr(r.Body, 0)}
 		return
 	}
-	rounds := w.rounds(r)
 	i := int32(len(w.m.Loops))
 	w.m.Loops = append(w.m.Loops, Loop{Max: int32(r.MaxChars), Chars: true})
-	again := w.node(Node{Op: Next, Arg: i})
-	w.loop = i
-	var body []int32
-	for _, e := range rounds {
-		body = append(body, w.expr(e, again))
-	}
+	w.loop, w.again, w.looping = i, -1, ""
+	start := w.counted(r.Body, 0)
 	w.loop = -1
-	w.m.Loops[i].Body = w.node(Node{Op: Fork, To: body})
-	w.m.Nodes[at].To = []int32{w.node(Node{Op: Enter, Arg: i})}
+	if w.again < 0 {
+		panic(machineError("rule " + name + " has a limit of characters and repeats none"))
+	}
+	enter := Node{Op: Enter, Arg: i, To: []int32{start}}
+	if start == w.again { // the rule may end at once
+		enter.To = nil
+	}
+	w.m.Nodes[at].To = []int32{w.node(enter)}
 }
 
-// rounds are what a rule with a limit of characters repeats. xgrammar ends such
-// a rule at the first place where its body may end once the limit is reached,
-// so what matters is where that is; known are a loop, and a rule that goes on
-// with itself or ends.
-func (w *machinist) rounds(r *Rule) []*Expr {
-	e := r.Body
-	if e.Op == Repeat && e.Min == 0 && e.Max < 0 {
-		return []*Expr{e.Subs[0]}
+// counted writes the body of a rule with a limit of characters. xgrammar ends
+// such a rule at the first place where its body may end once the limit is
+// reached, so what matters is where that is. Known are a loop, and rules that
+// each end in a reference to another, of which one goes on with itself or ends.
+func (w *machinist) counted(e *Expr, depth int) int32 {
+	unknown := func() { panic(machineError("a rule has a limit of characters and no known shape")) }
+	if depth > 64 {
+		unknown()
 	}
-	if e.Op == Ref && e.Text != r.Name {
-		own := w.byName[e.Text]
-		var out []*Expr
-		empty := false
-		for _, alt := range alternatives(own.Body) {
-			n := len(alt.Subs)
-			switch {
-			case alt.Op == Lit && alt.Text == "" || alt.Op == Seq && n == 0:
-				empty = true
-			case alt.Op == Seq && n > 1 && alt.Subs[n-1].Op == Ref && alt.Subs[n-1].Text == e.Text:
-				out = append(out, Then(alt.Subs[:n-1]...))
-			default:
-				panic(machineError("rule " + r.Name + " has a limit of characters and no known shape"))
+	loop := func(name string, rounds []*Expr) int32 {
+		if w.again >= 0 {
+			if w.looping != name {
+				unknown()
+			}
+			return w.again
+		}
+		w.again, w.looping = w.node(Node{Op: Next, Arg: w.loop}), name
+		var body []int32
+		for _, r := range rounds {
+			body = append(body, w.expr(r, w.again))
+		}
+		w.m.Loops[w.loop].Body = w.node(Node{Op: Fork, To: body})
+		return w.again
+	}
+	switch {
+	case e.Op == Repeat && e.Min == 0 && e.Max < 0:
+		return loop("*", []*Expr{e.Subs[0]})
+	case e.Op == Ref:
+		r := w.byName[e.Text]
+		if r.MaxChars > 0 || r.Body == nil {
+			unknown()
+		}
+		if !slices.ContainsFunc(alternatives(r.Body), isEmpty) {
+			return w.counted(r.Body, depth+1)
+		}
+		var rounds []*Expr
+		for _, a := range alternatives(r.Body) {
+			if n := len(a.Subs); isEmpty(a) {
+				continue
+			} else if a.Op != Seq || a.Subs[n-1].Op != Ref || a.Subs[n-1].Text != r.Name {
+				unknown()
+			} else {
+				rounds = append(rounds, Then(a.Subs[:n-1]...))
 			}
 		}
-		if empty && own.MaxChars == 0 {
-			return out
-		}
+		return loop(r.Name, rounds)
 	}
-	panic(machineError("rule " + r.Name + " has a limit of characters and no known shape"))
+	var to []int32
+	for _, a := range alternatives(e) {
+		n := len(a.Subs)
+		if a.Op != Seq || n < 2 || a.Subs[n-1].Op != Ref {
+			unknown()
+		}
+		to = append(to, w.expr(Then(a.Subs[:n-1]...), w.counted(a.Subs[n-1], depth+1)))
+	}
+	return w.node(Node{Op: Fork, To: to})
 }
+
+func isEmpty(e *Expr) bool { return e.Op == Lit && e.Text == "" || e.Op == Seq && len(e.Subs) == 0 }
 
 func alternatives(e *Expr) []*Expr {
 	if e.Op == Alt {

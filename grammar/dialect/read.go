@@ -464,6 +464,14 @@ func (r *larkReader) element() *Expr {
 		}
 		r.i = end + 1
 		return Lexeme(e)
+	case r.take("<"): // an added token, which stands for its name
+		end := strings.IndexByte(r.s[r.i:], '>')
+		if end < 0 {
+			r.fail("no >")
+		}
+		e := Text(r.s[r.i-1 : r.i+end+1])
+		r.i += end + 1
+		return e
 	case r.take("("):
 		e := r.choice()
 		r.need(")")
