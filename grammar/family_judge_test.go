@@ -90,6 +90,9 @@ func TestFamilyTags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if name == "chatml" {
+			continue // calls as hermes
+		}
 		t.Run(name, func(t *testing.T) {
 			var done, cut, calls int
 			for k, choice := range []Choice{{Mode: Auto, Parallel: true}, {Mode: Auto}, {Mode: Required, Parallel: true}, {Mode: Required}, {Mode: Named, Name: "save"}, {Mode: None}} {
@@ -103,7 +106,7 @@ func TestFamilyTags(t *testing.T) {
 					}
 				}
 				must := choice.Mode == Required || choice.Mode == Named
-				ask := judgeAsk{ID: name, Tag: map[string]any{"type": "structural_tag", "format": e.Format}, Walks: 4, MaxTokens: 120, Seed: k + 1, Wander: 0.15}
+				ask := judgeAsk{ID: name, Tag: map[string]any{"type": "structural_tag", "format": e.Format}, Walks: 3, MaxTokens: 200, Seed: k + 1, Wander: 0.1}
 				want := []bool{}
 				add := func(ok bool, text string) {
 					ask.Accept, want = append(ask.Accept, text), append(want, ok)
