@@ -332,7 +332,7 @@ func (l *liveness) outcomes(r *reader, q lexical.State, f func(class uint32) ans
 		best = better(best, f(l.m.classAt(r, o)))
 		return best == surely
 	}
-	if r.lex.Near(q, try) {
+	if !r.lex.OnlyLists() && r.lex.Near(q, try) {
 		return surely
 	}
 	found, exact := r.lex.Reachable(q)
@@ -378,12 +378,10 @@ func (l *liveness) numbers(top uint32, p *part, q lexical.State) answer {
 		return perhaps
 	}
 	record, again := l.again(top)
-	found, exact := p.tally.lex.Reachable(q)
-	best := answerIf(exact)
-	for _, v := range found {
+	try := func(v lexical.Vector) answer {
 		out := l.m.numberOutcome(p, v)
 		if !out.fits {
-			continue
+			return never
 		}
 		value := uint32(0)
 		if record {
@@ -393,7 +391,19 @@ func (l *liveness) numbers(top uint32, p *part, q lexical.State) answer {
 		if value == 0 && again && l.m.few(p) {
 			a = worse(a, perhaps)
 		}
-		if best = better(best, a); best == surely {
+		return a
+	}
+	// Most often it may end right here, or after a digit.
+	lex := p.tally.lex
+	for _, near := range [...]lexical.State{q, lex.Step(q, '0'), lex.Step(q, '1')} {
+		if lex.Complete(near) && try(lex.Truth(near)) == surely {
+			return surely
+		}
+	}
+	found, exact := lex.Reachable(q)
+	best := answerIf(exact)
+	for _, v := range found {
+		if best = better(best, try(v)); best == surely {
 			break
 		}
 	}
