@@ -308,3 +308,24 @@ func BenchmarkPrompt(b *testing.B) {
 	}
 	b.ReportMetric(float64(ids), "tokens")
 }
+
+// TestOpenTurn: a cut turn is replayed, never takes the place of a finished one, and
+// gives way to it.
+func TestOpenTurn(t *testing.T) {
+	ledger := mapLedger{}
+	msgs := []Message{{Role: "user", Text: "hi"}}
+	said := Message{Role: "assistant", Text: "Hel"}
+	open := func() *Conversation {
+		return Open(ledger, testScope, "tools", append(slices.Clone(msgs), said, Message{Role: "user", Text: "more"}))
+	}
+	reply := func(g Generated) { Open(ledger, testScope, "tools", msgs).Reply(said, g) }
+	reply(Generated{Text: "Hel", Open: true})
+	if c := open(); !c.Replaced(1) || c.Text(1) != "Hel" {
+		t.Errorf("a cut turn: replaced %v, %q", c.Replaced(1), c.Text(1))
+	}
+	reply(Generated{Text: "Hel!"})
+	reply(Generated{Text: "Hel?", Open: true})
+	if c := open(); c.Text(1) != "Hel!" {
+		t.Errorf("beside a finished turn: %q", c.Text(1))
+	}
+}

@@ -26,6 +26,7 @@ type Config struct {
 	Sidecar   string
 	Model     string
 	Catalog   *catalog.Catalog
+	System    string   // the system text; "" for none
 	Says      []string // what the user says; shuffled by Seed
 	Call      func(name string, arguments []byte) string
 	Turns     int    // requests of each loop
@@ -158,6 +159,9 @@ func (cfg *Config) loop(ctx context.Context, base string, tools func([]message) 
 	order := rng.Perm(len(cfg.Says))
 	said := 0
 	var msgs []message
+	if cfg.System != "" {
+		msgs = append(msgs, message{Role: "system", Content: cfg.System})
+	}
 	say := func() {
 		msgs = append(msgs, message{Role: "user", Content: cfg.Says[order[said%len(order)]]})
 		said++
