@@ -1,6 +1,7 @@
 package prefix
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -327,5 +328,27 @@ func TestOpenTurn(t *testing.T) {
 	reply(Generated{Text: "Hel?", Open: true})
 	if c := open(); c.Text(1) != "Hel!" {
 		t.Errorf("beside a finished turn: %q", c.Text(1))
+	}
+}
+
+// TestSeams: ids are joined at control tokens only. A framing without one behind a
+// turn is refused once a generated turn stands in front of it.
+func TestSeams(t *testing.T) {
+	tok := tokenizer.Qwen3()
+	soft := *hermes(t)
+	soft.TurnEnd = "\n\n"
+	ledger := mapLedger{}
+	msgs := []Message{{Role: "user", Text: "hi"}}
+	c := Open(ledger, testScope, "tools", msgs)
+	p, err := c.Prompt(&soft, tok)
+	if err != nil {
+		t.Fatalf("without a generated turn: %v", err)
+	}
+	said := Message{Role: "assistant", Text: "Hello"}
+	c.Reply(said, Generated{Text: "Hello", Prompt: p, Output: tok.Encode(nil, "Hello")})
+	_, err = Open(ledger, testScope, "tools", append(msgs, said, Message{Role: "user", Text: "more"})).Prompt(&soft, tok)
+	var seam *SeamError
+	if !errors.As(err, &seam) || !strings.HasPrefix(seam.After, "\n\n") {
+		t.Errorf("behind a generated turn: %v", err)
 	}
 }
