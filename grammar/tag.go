@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/toolsidecar/sidecar/models/jsontext"
 )
@@ -20,6 +19,10 @@ type Syntax struct {
 	End string
 	// Separator stands between calls. Qwen3 writes "\n".
 	Separator string
+	// Tokens are the markers in all these that the vocabulary has as one added
+	// token: "<tool_call>". llguidance must be told; every engine takes both
+	// spellings.
+	Tokens []string
 }
 
 // Mode is the tool_choice of a request.
@@ -48,11 +51,6 @@ type Engine struct {
 	Name    string // "xgrammar"
 	Version string // "0.2.8"
 }
-
-// measured are the versions on which the judges' test found every finished
-// output of an exact tool to fit and no walk to get stuck. 0.2.7 takes the same
-// tags, but some of its random walks end where no token is allowed.
-var measured = map[Engine]bool{{"xgrammar", "0.2.8"}: true}
 
 // An EngineError says that an engine is not spoken to.
 type EngineError struct{ Engine Engine }
@@ -181,25 +179,13 @@ func (e *Emission) response(out []byte, r *Checked, eng Engine) []byte {
 
 func (c *Checked) emission(eng Engine) ToolEmission {
 	te := ToolEmission{Name: c.name, Reasons: c.content.reasons}
-	if !measured[eng] {
-		te.Reasons = append(te.Reasons[:len(te.Reasons):len(te.Reasons)], "#: "+strings.TrimSpace(eng.Name+" "+eng.Version)+" has not been measured")
+	if why := distrust(eng); why != "" {
+		te.Reasons = append(te.Reasons[:len(te.Reasons):len(te.Reasons)], why)
 	}
 	te.Exact = len(te.Reasons) == 0
 	return te
 }
 
-// tooOld tells whether a version is known and before 0.2.7, the first on which
-// rules with max_chars were tried.
-func tooOld(version string) bool {
-	var v [3]int
-	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2]); n < 3 {
-		return false
-	}
-	want := [3]int{0, 2, 7}
-	for i := range v {
-		if v[i] != want[i] {
-			return v[i] < want[i]
-		}
-	}
-	return false
-}
+// tooOld tells whether a version is known and before the first on which rules
+// with max_chars were tried.
+func tooOld(version string) bool { return before(version, "0.2.7") }

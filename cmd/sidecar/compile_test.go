@@ -87,7 +87,7 @@ func TestCompileErrors(t *testing.T) {
 		want  string
 		usage bool
 	}{
-		{[]string{"--target", "gbnf"}, `compile: no target "gbnf"`, true},
+		{[]string{"--target", "wasm"}, `compile: no target "wasm"`, true},
 		{[]string{"nope"}, "compile: no tool nope", true},
 		{[]string{"--choice", "nope", "orders__get_order"}, "compile: --choice nope: no such tool among those given", true},
 		{[]string{"--family", "nope"}, "known are hermes, qwen3, chatml, smollm2", true},

@@ -78,7 +78,7 @@ func (c *StageConfig) setDefaults() {
 // Defaults of StageConfig. The tokens come from the specification: 1,200 for what
 // a turn carries, 6,000 for all late tools still in the context together.
 const (
-	DefaultTopK    = 4
+	DefaultTopK    = 12
 	DefaultRounds  = 3
 	DefaultTokens  = 1200
 	DefaultMaxLate = 6000
@@ -291,7 +291,7 @@ func (s *stages) converse(t *turn, req *Request) {
 	t.conv = prefix.Open(s.ledger, scope, hex.EncodeToString(id[:]), t.messages)
 	for _, shown := range t.conv.Shown() {
 		i, ok := t.set.Index().Lookup(shown.Name)
-		if !ok || string(t.set.Index().Tool(i).Raw) == shown.JSON {
+		if !ok || string(t.set.Index().Tool(i).Raw) == shown.JSON || string(t.set.Index().Slim(i)) == shown.JSON {
 			continue
 		}
 		t.conv.Renew(scope, hex.EncodeToString(id[:]))

@@ -1,9 +1,9 @@
-package grammar
+package token
 
 import (
 	"encoding/base64"
 	"fmt"
-	"math/rand/v2"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -72,60 +72,35 @@ func TestVocabulary(t *testing.T) {
 	if len(found) != v.size-1 || !slices.IsSorted(found) || slices.Contains(found, long) {
 		t.Errorf("%d of %d tokens in the trie", len(found), v.size)
 	}
-	// Masks over it, with a token as long as may be.
-	for _, s := range []string{`{"maxLength":127}`, `{"maxLength":128}`, `{"maxLength":129}`, `{"minLength":128}`, `{"maxLength":300}`, `{"pattern":"^[a-z]{1,200}$"}`} {
-		c := compileTest(t, `{"properties":{"a":{"type":"string",`+s[1:]+`},"required":["a"]}`, Closed)
-		a := automatonOf(t, c)
-		live := map[*config]bool{}
-		for seed := range uint64(5) {
-			walk(t, a, v, rand.New(rand.NewPCG(seed, 2)), 40, func(m *Matcher, text []byte, mask bitmap) {
-				compareMasks(t, v, c, text, mask, wholeVocabulary(t, v, m, live))
-			})
+}
+
+func TestApply(t *testing.T) {
+	inf := float32(math.Inf(-1))
+	z := make([]float32, 131)
+	for i := range z {
+		z[i] = float32(i)
+	}
+	z[1] = float32(math.Inf(1))
+	Apply(z, []uint64{1 << 5, math.MaxUint64})
+	for i, x := range z {
+		want := inf
+		if i == 5 || i >= 64 && i < 128 {
+			want = float32(i)
+		}
+		if x != want {
+			t.Errorf("logit %d is %v, want %v", i, x, want)
 		}
 	}
 }
 
-// TestForced: what is forced fits, and at each of its bytes nothing else does.
-func TestForced(t *testing.T) {
-	v := qwenVocabulary(t)
-	n := 0
-	for i, c := range sample(t, 20) {
-		a := automatonOf(t, c)
-		walk(t, a, v, rand.New(rand.NewPCG(uint64(i), 4)), 30, func(m *Matcher, text []byte, _ bitmap) {
-			forced := m.Forced()
-			n += len(forced)
-			k := &Matcher{a: a, v: v, now: m.now, done: m.done}
-			for _, b := range forced {
-				for x := range 256 {
-					if err := k.AdvanceBytes([]byte{byte(x)}); err == nil {
-						if byte(x) != b {
-							t.Fatalf("%s: after %q %q is forced, but %q fits", c.name, text, forced, rune(x))
-						}
-						if err := k.Rollback(1); err != nil {
-							t.Fatal(err)
-						}
-					}
-				}
-				if k.Accepts() {
-					t.Fatalf("%s: after %q %q is forced, but the text may end", c.name, text, forced)
-				}
-				if err := k.AdvanceBytes([]byte{b}); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
+func BenchmarkVocabulary(b *testing.B) {
+	tok := tokenizer.Qwen3()
+	var v *Vocabulary
+	for b.Loop() {
+		var err error
+		if v, err = NewVocabulary(tok); err != nil {
+			b.Fatal(err)
+		}
 	}
-	if n == 0 {
-		t.Error("nothing was ever forced")
-	}
-}
-
-// TestMaskWork: a mask that would cost too much is an error with a name.
-func TestMaskWork(t *testing.T) {
-	c := compileTest(t, `{"properties":{"a":{}}}`, Closed)
-	w := walker{a: automatonOf(t, c), v: qwenVocabulary(t), work: maxMaskWork}
-	_, err := w.mask(w.a.first.Load())
-	if e, ok := err.(*LimitError); !ok || e.Limit != "mask work" {
-		t.Errorf("%v", err)
-	}
+	b.ReportMetric(float64(v.MemoryBytes()), "B/vocabulary")
 }
