@@ -22,6 +22,16 @@ type VolatileRule struct {
 	Name   string
 	Match  *regexp.Regexp // a line without its line break
 	Action VolatileAction
+	// Longest is the longest line in bytes that may match; 0 for any. A clock stands
+	// in a line of its own; a long line is text that happens to have a date in it.
+	Longest int
+}
+
+// builtinLongest is the Longest of built-in rules.
+const builtinLongest = 300
+
+func (r *VolatileRule) matches(line string) bool {
+	return (r.Longest == 0 || len(line) <= r.Longest) && r.Match.MatchString(line)
 }
 
 // VolatileRules are tried in order; the first that matches a line counts.
@@ -46,7 +56,7 @@ func VolatileBuiltins() map[string]*regexp.Regexp {
 // that VolatileBuiltins lacks.
 func Builtin(name string, action VolatileAction) (VolatileRule, bool) {
 	m, ok := VolatileBuiltins()[name]
-	return VolatileRule{Name: name, Match: m, Action: action}, ok
+	return VolatileRule{Name: name, Match: m, Action: action, Longest: builtinLongest}, ok
 }
 
 // A VolatileLine is one line that a rule took out of the system text.
@@ -138,7 +148,7 @@ func (rules VolatileRules) take(s *Settled, message int, text string) string {
 		words := strings.TrimRight(line, "\r\n")
 		took := false
 		for _, r := range rules {
-			if took = r.Match.MatchString(words); took {
+			if took = r.matches(words); took {
 				s.Lines = append(s.Lines, VolatileLine{Rule: r.Name, Action: r.Action, Message: message, Line: words, To: -1})
 				break
 			}

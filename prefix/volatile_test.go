@@ -116,6 +116,15 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// TestLongLines: a system text that is one long line with a date in it stays.
+func TestLongLines(t *testing.T) {
+	long := "It is 10:01. " + strings.Repeat("Be exact. ", 40)
+	s := moveDates().Settle(mapLedger{}, testScope, []Message{{Role: "system", Text: long}, {Role: "user", Text: "hi"}})
+	if len(s.Lines) != 0 || len(s.System) != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestSettleNames: a tail is deleted with the conversation that it stands in.
 func TestSettleNames(t *testing.T) {
 	l := mapLedger{}

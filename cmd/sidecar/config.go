@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/internal/proxy"
+	"github.com/toolsidecar/sidecar/models/wire"
 )
 
 // serveConfig is what `sidecar serve` runs with.
@@ -90,7 +91,7 @@ func serveOptions(c *serveConfig) []*option {
 		number("late-tokens", &st.MaxLate, proxy.DefaultMaxLate, 128, 1<<20, "schema tokens of all added tools of a conversation, before a new epoch"),
 		number("observation-tokens", &st.Budget.MaxTokens, 2048, 64, 1<<20, "tokens of one tool result"),
 		choice("world", &c.World, "closed", []string{"closed", "open"}, "what a tool's schema means that is silent on undeclared keys"),
-		text("ledger", &c.Ledger.Where, "memory", "where conversations are kept: memory, or file:`DIR`, which survives the process"),
+		text("ledger", &c.Ledger.Where, "memory", "`WHERE` conversations are kept: memory, or file:DIR, which survives the process"),
 		size("ledger-bytes", &st.LedgerBytes, proxy.DefaultLedger, 1<<20, 1<<36, "size of the ledger, in memory or in files; what was used longest ago leaves first"),
 		span("ledger-ttl", &c.Ledger.TTL, 0, 0, 10*365*24*time.Hour, "how long a conversation is kept that nobody continues; 0 is for ever"),
 		text("ledger-key", &c.Ledger.Key, "", "`KEY` that encrypts a ledger in files, 16 bytes or more; better given as SIDECAR_LEDGER_KEY"),
@@ -105,7 +106,7 @@ func serveOptions(c *serveConfig) []*option {
 		text("tokenizer", &c.Tokenizer, "", "vocabulary `FILE` (tokenizer.json or *.tiktoken); without it Qwen3's, whose counts are estimates for other models"),
 		mode(&st.Mode),
 		text("log-prompts", &c.PromptLog, "off", "where each prompt goes as text, with all that the client wrote in it: off, stdout, stderr or a `FILE`"),
-		choice("family", &st.Family, "auto", []string{"auto", "hermes", "chatml"}, "the model's way to write turns and calls"),
+		choice("family", &st.Family, "auto", slices.Concat([]string{"auto"}, wire.Names(), wire.Aliases()), "the model's way to write turns and calls"),
 	}
 }
 

@@ -103,7 +103,7 @@ func readVolatile(path string, action prefix.VolatileAction) (prefix.VolatileRul
 			if !ok {
 				return nil, fmt.Errorf("%s: builtin %q is none of %s", where, r.Builtin, strings.Join(volatileNames(), ", "))
 			}
-			rule.Match = b.Match
+			rule.Match, rule.Longest = b.Match, b.Longest
 			if rule.Name == "" {
 				rule.Name = b.Name
 			}

@@ -58,12 +58,13 @@ type form struct {
 
 type base struct {
 	form
-	id       uint32
-	pages    [8]atomic.Pointer[[32]atomic.Uint32] // by byte: id of the next base, 2 bits of characters read; 0 not known
-	outcomes []atomic.Pointer[Outcome]            // closed: by span
-	free     atomic.Int32                         // plain: as text.free
-	live     []*predicate                         // free: those that only their length can still fail
-	ways     *ways                                // see reach.go; guarded by mu
+	id             uint32
+	pages          [8]atomic.Pointer[[32]atomic.Uint32] // by byte: id of the next base, 2 bits of characters read; 0 not known
+	outcomes       []atomic.Pointer[Outcome]            // closed: by span
+	free           atomic.Int32                         // plain: as text.free
+	live           []*predicate                         // free: those that only their length can still fail
+	ways           *ways                                // see reach.go; guarded by mu
+	sorted, listed *[256]uint8                          // see classes.go; guarded by mu
 }
 
 const deadEnd = 3 // an edge: the byte doesn't fit

@@ -265,6 +265,14 @@ func (p *Prober) reasoning(ctx context.Context, info *Info) error {
 	if f.ThinkClose == "" || !info.StructuralTag {
 		return nil
 	}
+	if info.TokenIn == Completions {
+		held, err := p.heldAtOnce(ctx, info, nil)
+		if err == nil && !held {
+			info.Reasoning = true
+			info.TokenIn, info.TokenInReason = "", "the engine splits reasoning off at the chat endpoint, and takes ids at the other one only"
+		}
+		return err
+	}
 	held, err := p.heldAtOnce(ctx, info, p.prompt(info, wire.Message{Role: "user", Content: "Say ok."}))
 	if err != nil || held {
 		return err // without a parser every text is held at once
@@ -281,19 +289,19 @@ func (p *Prober) reasoning(ctx context.Context, info *Info) error {
 	return err
 }
 
-// heldAtOnce says whether the first tokens behind a prompt obey a constraint.
+// heldAtOnce says whether the first tokens behind a prompt, of messages without ids,
+// obey a constraint.
 func (p *Prober) heldAtOnce(ctx context.Context, info *Info, ids []int32) (bool, error) {
 	body := map[string]any{
 		"model": info.Models[0].ID, "max_tokens": 4, "temperature": 0,
 		"response_format": json.RawMessage(`{"type":"structural_tag","format":{"type":"const_string","value":"ok ok ok ok"}}`),
 	}
-	if info.TokenIn == Completions {
-		return true, nil // a text completion has no parser
-	}
 	body["messages"] = []map[string]string{{"role": "user", "content": "Say ok."}}
-	for key, value := range info.TokenIn.Fields(ids) {
-		if key != "return_output_ids_in_sglext" { // of streams
-			body[key] = value
+	if ids != nil {
+		for key, value := range info.TokenIn.Fields(ids) {
+			if key != "return_output_ids_in_sglext" { // of streams
+				body[key] = value
+			}
 		}
 	}
 	var reply struct {

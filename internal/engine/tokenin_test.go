@@ -47,7 +47,7 @@ func (f idFake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/tokenize" && f.frame != "" && bytes.Contains(raw, []byte("system turn in the middle")):
 		fmt.Fprint(w, `{"tokens":[1,2,3]}`)
 		return
-	case r.URL.Path == "/v1/completions" && f.text, r.URL.Path == "/v1/chat/completions" && len(ids) > 0 && f.chat:
+	case bytes.Contains(raw, []byte("const_string")), r.URL.Path == "/v1/completions" && f.text, r.URL.Path == "/v1/chat/completions" && len(ids) > 0 && f.chat:
 	case r.URL.Path == "/v1/chat/completions" && len(ids) > 0, r.URL.Path == "/v1/completions":
 		http.Error(w, `{"error":{"message":"unknown field"}}`, http.StatusBadRequest)
 		return
@@ -108,6 +108,7 @@ func TestTokenIn(t *testing.T) {
 		{"sglang that refuses", idFake{fake: sglang, text: true}, "", "unknown field"},
 		{"another framing", idFake{fake: vllm, chat: true, frame: "other"}, "", "frames probe conversation"},
 		{"a parser", idFake{fake: vllm, chat: true, parser: true}, ChatKV, ""},
+		{"a parser at the other endpoint", idFake{fake: vllm, text: true, parser: true}, "", "at the chat endpoint"},
 		{"a fooled parser", idFake{fake: vllm, chat: true, parser: true, fooled: true}, "", "old </think>"},
 		{"another vocabulary", fake{kind: VLLM, family: "hermes", untoken: true}, "", "not the engine's"},
 		{"foreign template", fake{kind: VLLM, family: "hermes", system: "<s>"}, "", "no family known"},

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -33,6 +34,7 @@ type Autopsy struct {
 	// Reported when that is more than a block, or what the prompts tell when the
 	// engine does not.
 	Lost    int     `json:"lost_tokens"`
+	prompt  int     // tokens, as the engine reported them
 	seconds float64 // of prefill for Lost
 	block   int     // of the engine
 }
@@ -179,6 +181,12 @@ func (s *stages) open(id, tenant string, r *prefix.Request) *dissection {
 	if i < 0 {
 		return nil
 	}
+	for i := range r.Tools { // what is remembered must not hold the request's body
+		r.Tools[i] = bytes.Clone(r.Tools[i])
+	}
+	for i := range r.Messages {
+		r.Messages[i].Opaque = bytes.Clone(r.Messages[i].Opaque)
+	}
 	d := &dissection{now: &sent{id: id, request: r, bytes: r.Size()}}
 	if d.now.bytes > maxHistoryBytes {
 		return nil
@@ -234,6 +242,7 @@ func (s *stages) conclude(d *dissection, rec *Record, info *engine.Info) {
 	if d.before.reported != nil && prompt > 0 {
 		a.Expected = wholeBlocks(min(d.before.reported.Prompt, prompt-1), block)
 	}
+	a.prompt = prompt
 	measured := a.Reported >= 0 && a.Expected > 0
 	ours := rec.staged() // the client's own prompt was not sent
 	if ours && (!measured || a.Expected-a.Reported <= max(block, 1)) {
@@ -359,13 +368,13 @@ const maxCauses = 64
 var messageIndex = regexp.MustCompile(`^/messages/[1-9]\d*`)
 
 // add counts one autopsy.
-func (r *AutopsyReport) add(a *Autopsy, rec *Record) {
+func (r *AutopsyReport) add(a *Autopsy) {
 	r.Turns++
-	if a.Reported >= 0 && rec.Reported != nil {
+	if a.Reported >= 0 {
 		r.Measured++
-		r.Prompt += rec.Reported.Prompt
+		r.Prompt += a.prompt
 		r.Cached += a.Reported
-		r.Prefill += rec.Reported.Prompt - a.Reported
+		r.Prefill += a.prompt - a.Reported
 		r.Expected += a.Expected
 		if a.Reported >= a.Shared-max(a.block, 1) {
 			r.Near++

@@ -124,3 +124,40 @@ func TestPrefixDiff(t *testing.T) {
 		}
 	}
 }
+
+// TestAutopsyWithoutTools: a conversation without tools, which the stages leave
+// alone, is looked at too, and a stream that tells no usage is compared though not
+// measured.
+func TestAutopsyWithoutTools(t *testing.T) {
+	eng, srv := newScripted(t)
+	cfg := allStages()
+	cfg.Observe = true
+	s := newSidecar(t, srv.URL, cfg)
+	if _, err := s.p.stages.(*stages).engine.info(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	history := `{"role":"user","content":"hello"}`
+	for i, clock := range []string{"10:01", "10:02", "10:02"} {
+		eng.say(scriptedReply{text: "ok"})
+		body := chatBody("", `[{"role":"system","content":"It is `+clock+`"},`+history+`]`, "")
+		if status, _, answer := s.ask(body); status != 200 {
+			t.Fatalf("status %d: %s", status, answer)
+		}
+		history += `,{"role":"assistant","content":"ok"},{"role":"user","content":"more"}`
+		rec := s.last()
+		switch a := rec.Autopsy; {
+		case i == 0 && a != nil:
+			t.Errorf("the first turn has the autopsy %+v", a)
+		case i == 1 && (a == nil || a.Kind != prefix.Date || a.Owner != prefix.Client || a.Path != "/messages/0/content" || a.Lost == 0):
+			t.Errorf("the clock ticked, and the autopsy is %+v", a)
+		case i == 2 && (a == nil || a.Relation != prefix.Extends || a.Lost != 0 || a.Kind != ""):
+			t.Errorf("nothing changed, and the autopsy is %+v", a)
+		}
+		if len(rec.Conversation) != 16 {
+			t.Errorf("conversation %q", rec.Conversation)
+		}
+	}
+	if r := s.report(); r.Autopsy.Turns != 2 || r.Autopsy.Measured != 0 || len(r.Autopsy.Causes) != 1 || r.Autopsy.Causes[0].After != "It is 10:02" || r.PrefixBreaks["system message"] != 1 {
+		t.Errorf("report %+v, breaks %v", r.Autopsy, r.PrefixBreaks)
+	}
+}

@@ -120,7 +120,7 @@ func TestClosure(t *testing.T) {
 		block     int
 		reasoning bool
 	}{{16, false}, {64, true}, {528, false}} {
-		t.Run(fmt.Sprintf("block=%d/reasoning=%v", tt.block, tt.reasoning), func(t *testing.T) { playClosure(t, tt.block, tt.reasoning, 12) })
+		t.Run(fmt.Sprintf("block=%d/reasoning=%v", tt.block, tt.reasoning), func(t *testing.T) { playClosure(t, tt.block, tt.reasoning, 8) })
 	}
 }
 

@@ -3,9 +3,12 @@
 package proxy
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
@@ -128,3 +131,100 @@ func forgedOn(t *testing.T, s *enginetest.Server) {
 
 func TestVLLMForgedTokens(t *testing.T)   { forgedOn(t, enginetest.VLLM(t, enginetest.Options{})) }
 func TestSGLangForgedTokens(t *testing.T) { forgedOn(t, enginetest.SGLang(t, enginetest.Options{})) }
+
+// TestVLLMReplies: with a seed the client gets the same reply in every mode and over
+// both transports, log probabilities and all.
+func TestVLLMReplies(t *testing.T) {
+	s := enginetest.VLLM(t, enginetest.Options{})
+	session := fmt.Sprintf("Session %x.", rand.Uint64())
+	ask := func(t *testing.T, mode string, edit func(string, map[string]json.RawMessage) map[string]json.RawMessage, stream bool, more map[string]any) string {
+		eng, engineURL := inFrontOfServer(t, s)
+		eng.edit = edit
+		cfg := idStages()
+		cfg.Mode, cfg.Catalog = mode, nil
+		_, base := start(t, "nethttp", Config{Engine: engineURL, Stages: cfg})
+		body := map[string]any{
+			"model": string(s.Model), "stream": stream, "tools": json.RawMessage(toolList(12)), "seed": 11, "temperature": 1, "max_tokens": 24,
+			"messages": []map[string]string{{"role": "system", "content": session}, {"role": "user", "content": "weather"}},
+		}
+		for k, v := range more {
+			body[k] = v
+		}
+		raw, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.Post(base+"/v1/chat/completions", "application/json", bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		out, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("X-Sidecar-Mode") != mode {
+			t.Fatalf("status %d, mode %s %s: %s", resp.StatusCode, resp.Header.Get("X-Sidecar-Mode"), resp.Header.Get("X-Sidecar-Fallback"), out)
+		}
+		a := &agent{t: t, stream: stream, more: more}
+		turn := a.read(out)
+		for _, m := range turn.Choices {
+			calls, _ := m["tool_calls"].([]map[string]any)
+			for j, c := range calls {
+				c["id"] = fmt.Sprint("call", j) // random
+			}
+		}
+		return fmt.Sprint(turn.Choices, turn.Finish, logprobs(t, stream, out))
+	}
+	for name, more := range map[string]map[string]any{
+		"plain":       {},
+		"required":    {"tool_choice": "required"},
+		"choices":     {"n": 2},
+		"log":         {"logprobs": true, "top_logprobs": 2},
+		"stop string": {"stop": []string{"e", " "}},
+	} {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/stream=%v", name, stream), func(t *testing.T) {
+				want := ask(t, ModeOwned, nil, stream, more)
+				if got := ask(t, ModeTokenIn, nil, stream, more); got != want {
+					t.Errorf("chat:\n%s\nwant\n%s", got, want)
+				}
+				if got := ask(t, ModeTokenIn, withoutKV, stream, more); got != want {
+					t.Errorf("text completion:\n%s\nwant\n%s", got, want)
+				}
+			})
+		}
+	}
+}
+
+// logprobs are the tokens of a reply with their log probabilities and the number of
+// their alternatives. A text completion spells a token that is part of a character
+// otherwise than a chat; and the float of a cached prompt may end otherwise.
+func logprobs(t *testing.T, stream bool, out []byte) (list []string) {
+	t.Helper()
+	events := []string{string(out)}
+	if stream {
+		events = strings.Split(strings.ReplaceAll(string(out), "data: [DONE]", ""), "data: ")
+	}
+	for _, e := range events {
+		if strings.TrimSpace(e) == "" {
+			continue
+		}
+		var chunk struct {
+			Choices []struct {
+				Logprobs struct {
+					Content []struct {
+						Logprob float64
+						Top     []struct{ Token string } `json:"top_logprobs"`
+					}
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(e), &chunk); err != nil {
+			t.Fatalf("%v in %s", err, e)
+		}
+		for _, c := range chunk.Choices {
+			for _, l := range c.Logprobs.Content {
+				list = append(list, fmt.Sprintf("%.1f/%d", l.Logprob, len(l.Top)))
+			}
+		}
+	}
+	return list
+}

@@ -70,7 +70,7 @@ func (s *stages) epoch(t *turn) string {
 func (s *stages) tokens(set *catalog.Catalog, shown []prefix.Shown) int {
 	n := 0
 	for _, tool := range shown {
-		if i, ok := set.Index().Lookup(tool.Name); ok {
+		if i, ok := set.Index().Lookup(tool.Name); ok && tool.JSON == string(set.Index().Tool(i).Raw) {
 			n += set.Costs(s.cfg.Counter.Name()).Of(set.Index(), i, s.cfg.Counter.Count)
 			continue
 		}
@@ -116,6 +116,12 @@ func (s *stages) allTokens(set *catalog.Catalog) int {
 
 func shown(t *retrieval.Tool) prefix.Shown {
 	return prefix.Shown{Name: t.Name, JSON: string(t.Raw)}
+}
+
+// CoreTokens is the price of a front block without pins: tool_search and the
+// directory of a catalog that doesn't fit in tokens.
+func CoreTokens(ix *retrieval.Index, tokens int, count func(string) int) int {
+	return count(searchTool) + count(directory(ix, true, min(directoryTokens, tokens/3), count))
 }
 
 // directoryTokens bounds the directory of the front block; a third of --tool-tokens

@@ -19,7 +19,8 @@ import (
 // is handed on that is not a prefix of a valid call.
 type generation struct {
 	family *wire.Family
-	tools  map[string]*grammar.Checked // callable by name; nil arguments check when the value is nil
+	tools  map[string]*grammar.Checked       // callable by name; nil arguments check when the value is nil
+	schema func(tool string) json.RawMessage // of its arguments, nil for none
 	limits openai.Limits
 	newID  func() string
 	none   bool // tool_choice none: text is text, also where it looks like a call
@@ -34,6 +35,7 @@ type generation struct {
 	ids     bool // the ids of the choices are gathered
 	keepIDs bool // and the client wants them too
 	text    bool // the stream is that of a text completion
+	top     int  // with so many alternatives to each token
 
 	choices []*choice
 	head    *openai.Object // the last chunk with a choice: id, created, model, …
@@ -103,6 +105,7 @@ func (r *generation) choiceAt(i int) (*choice, error) {
 	c := &choice{index: i}
 	if !r.none {
 		c.parser = r.family.NewParser()
+		c.parser.Schema = r.schema
 	}
 	r.choices = append(r.choices, c)
 	slices.SortFunc(r.choices, func(a, b *choice) int { return a.index - b.index })
@@ -262,7 +265,7 @@ func (r *generation) chunk(data []byte, includeUsage bool) ([][]byte, error) {
 		r.usage = slices.Clone(v.Raw)
 	}
 	if r.text {
-		if o, err = chatChunk(o, len(r.choices) == 0); err != nil {
+		if o, err = chatChunk(o, len(r.choices) == 0, r.top); err != nil {
 			return nil, err
 		}
 	}

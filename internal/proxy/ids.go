@@ -64,8 +64,9 @@ func readIDs(dst []int32, list openai.Value) ([]int32, error) {
 }
 
 // chatChunk makes a chunk of a text completion one of a chat completion. first says
-// that none came before: a chat begins with the role.
-func chatChunk(o *openai.Object, first bool) (*openai.Object, error) {
+// that none came before: a chat begins with the role. top is the alternatives of each
+// token that were asked for.
+func chatChunk(o *openai.Object, first bool, top int) (*openai.Object, error) {
 	o.Set("object", []byte(`"chat.completion.chunk"`))
 	v, _ := o.Get("choices")
 	elements := openai.Elements(v)
@@ -86,7 +87,7 @@ func chatChunk(o *openai.Object, first bool) (*openai.Object, error) {
 		co.Delete("text")
 		co.Set("delta", append(delta, '}'))
 		if lv, ok := co.Get("logprobs"); ok && lv.Kind() == '{' {
-			chat, err := chatLogprobs(lv.Raw)
+			chat, err := chatLogprobs(lv.Raw, top)
 			if err != nil {
 				return nil, err
 			}
@@ -101,8 +102,9 @@ func chatChunk(o *openai.Object, first bool) (*openai.Object, error) {
 	return openai.Scan(o.Bytes(), openai.Limits{})
 }
 
-// chatLogprobs writes the log probabilities of a text completion as those of a chat.
-func chatLogprobs(raw []byte) ([]byte, error) {
+// chatLogprobs writes the log probabilities of a text completion as those of a chat,
+// with so many alternatives: a text completion has the chosen token beside them.
+func chatLogprobs(raw []byte, top int) ([]byte, error) {
 	var in struct {
 		Tokens []string             `json:"tokens"`
 		Probs  []*float64           `json:"token_logprobs"`
@@ -140,6 +142,7 @@ func chatLogprobs(raw []byte) ([]byte, error) {
 				p.Top = append(p.Top, token{t, prob, bytesOf(t)})
 			}
 			slices.SortFunc(p.Top, func(a, b token) int { return cmp.Or(cmp.Compare(b.Logprob, a.Logprob), cmp.Compare(a.Token, b.Token)) })
+			p.Top = p.Top[:min(len(p.Top), top)]
 		}
 		out.Content[i] = p
 	}

@@ -222,7 +222,7 @@ func (r *records) add(rec Record) {
 		s.Epochs++
 	}
 	if rec.Autopsy != nil {
-		s.Autopsy.add(rec.Autopsy, &rec)
+		s.Autopsy.add(rec.Autopsy)
 	}
 	if rec.Fallback != "" {
 		tally(s.Fallbacks, rec.Fallback)

@@ -51,6 +51,7 @@ func (s *stages) search(t *turn, r *generation) error {
 	visible := t.visible()
 	var always []string
 	var hits []retrieval.Hit
+	wishes := 1
 	if names, ok := strings.CutPrefix(query, "select:"); ok {
 		room := s.cfg.Tokens
 		for name := range strings.SplitSeq(names, ",") {
@@ -68,9 +69,10 @@ func (s *stages) search(t *turn, r *generation) error {
 	} else {
 		q := retrieval.Text(query)
 		q.Explain = true
+		wishes = len(q.Clauses)
 		hits = ix.Search(q, 4*s.cfg.TopK+len(visible))
 	}
-	sel := s.choose(t, hits, always, visible, s.cfg.Tokens)
+	sel := s.choose(t, hits, always, visible, s.cfg.Tokens, wishes)
 	sel.Tools = slices.DeleteFunc(sel.Tools, func(i int) bool { return !s.usable(t, i) })
 	block := &prefix.Block{Query: query, Call: prefix.WithReasoning(t.info.Family, c.reasoning.String(), c.raw())}
 	if t.prompt != nil {

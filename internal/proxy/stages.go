@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -78,7 +79,7 @@ func (c *StageConfig) setDefaults() {
 // Defaults of StageConfig. The tokens come from the specification: 1,200 for what
 // a turn carries, 6,000 for all late tools still in the context together.
 const (
-	DefaultTopK    = 4
+	DefaultTopK    = 12
 	DefaultRounds  = 3
 	DefaultTokens  = 1200
 	DefaultMaxLate = 6000
@@ -160,6 +161,7 @@ type turn struct {
 	set     *catalog.Catalog
 	conv    *prefix.Conversation
 	offered map[string]*grammar.Checked // callable names
+	schemas map[string]json.RawMessage  // of the arguments of the same
 	layout  []prefix.Turn
 	emitted grammar.Emission
 	prompt  *prefix.Prompt // nil when the engine is given text
@@ -291,7 +293,7 @@ func (s *stages) converse(t *turn, req *Request) {
 	t.conv = prefix.Open(s.ledger, scope, hex.EncodeToString(id[:]), t.messages)
 	for _, shown := range t.conv.Shown() {
 		i, ok := t.set.Index().Lookup(shown.Name)
-		if !ok || string(t.set.Index().Tool(i).Raw) == shown.JSON {
+		if !ok || string(t.set.Index().Tool(i).Raw) == shown.JSON || string(t.set.Index().Slim(i)) == shown.JSON {
 			continue
 		}
 		t.conv.Renew(scope, hex.EncodeToString(id[:]))

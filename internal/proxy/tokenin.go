@@ -108,6 +108,7 @@ var plainFields = func() map[string]bool {
 		"n", "seed", "temperature", "top_p", "top_k", "min_p", "typical_p", "max_tokens", "max_completion_tokens", "min_tokens", "stop", "stop_token_ids",
 		"ignore_eos", "presence_penalty", "frequency_penalty", "repetition_penalty", "length_penalty", "logit_bias", "logprobs", "top_logprobs",
 		"allowed_token_ids", "bad_words", "include_stop_str_in_output", "no_stop_trim", "skip_special_tokens", "spaces_between_special_tokens", "return_token_ids",
+		"include_reasoning", "separate_reasoning", "stream_reasoning",
 		"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "cache_salt", "priority", "request_id", "rid",
 	} {
 		set[name] = true

@@ -18,8 +18,10 @@ import (
 	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/internal/openai"
 	"github.com/toolsidecar/sidecar/internal/simengine"
+	"github.com/toolsidecar/sidecar/internal/store"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/models/wire"
+	"github.com/toolsidecar/sidecar/prefix"
 )
 
 // idEngine stands in front of an engine and keeps the bodies which it is sent.
@@ -214,7 +216,7 @@ func (a *agent) read(out []byte) agentTurn {
 		if want := map[bool]string{true: "chat.completion.chunk", false: "chat.completion"}[a.stream]; c.Object != want {
 			a.t.Fatalf("object %q, want %q", c.Object, want)
 		}
-		if c.IDs != nil && a.more["return_token_ids"] != true {
+		if given(c.IDs) && a.more["return_token_ids"] != true {
 			a.t.Fatalf("the client is shown the ids of the prompt: %.200s", e)
 		}
 		if u := c.Usage; u != nil {
@@ -225,7 +227,7 @@ func (a *agent) read(out []byte) agentTurn {
 				choices = append(choices, &building{})
 				turn.Finish = append(turn.Finish, "")
 			}
-			if ch.IDs != nil && a.more["return_token_ids"] != true {
+			if given(ch.IDs) && a.more["return_token_ids"] != true {
 				a.t.Fatalf("the client is shown the ids of the reply: %.200s", e)
 			}
 			b := choices[ch.Index]
@@ -263,6 +265,9 @@ func (a *agent) read(out []byte) agentTurn {
 	}
 	return turn
 }
+
+// given says that a member is there and not null.
+func given(raw json.RawMessage) bool { return raw != nil && string(raw) != "null" }
 
 // step says the next thing: the results of the last calls, or words of the user.
 func (a *agent) step(i int) {
@@ -716,7 +721,7 @@ func onlyText(path string, body map[string]json.RawMessage) map[string]json.RawM
 
 // TestChatLogprobs: those of a text completion in the form of a chat.
 func TestChatLogprobs(t *testing.T) {
-	got, err := chatLogprobs([]byte(`{"text_offset":[0,2],"tokens":["ok","!"],"token_logprobs":[-0.5,null],"top_logprobs":[{"no":-2,"ok":-0.5},null]}`))
+	got, err := chatLogprobs([]byte(`{"text_offset":[0,2],"tokens":["ok","!"],"token_logprobs":[-0.5,null],"top_logprobs":[{"no":-2,"ok":-0.5,"or":-3},null]}`), 2)
 	want := `{"content":[{"token":"ok","logprob":-0.5,"bytes":[111,107],"top_logprobs":[{"token":"ok","logprob":-0.5,"bytes":[111,107]},{"token":"no","logprob":-2,"bytes":[110,111]}]},` +
 		`{"token":"!","logprob":0,"bytes":[33],"top_logprobs":[]}]}`
 	if err != nil || string(got) != want {
@@ -843,5 +848,37 @@ func TestSearchIDs(t *testing.T) {
 			t.Errorf("a prompt of %d ids does not begin with the %d before", len(b.ids), n)
 		}
 		before = b.ids
+	}
+}
+
+// strangeIDs is a ledger whose entries come back with an id of no vocabulary.
+type strangeIDs struct{ store.Ledger }
+
+func (l strangeIDs) Get(k prefix.Key) (*prefix.Entry, bool) {
+	e, ok := l.Ledger.Get(k)
+	if !ok || e.Tokens == nil {
+		return e, ok
+	}
+	strange, tokens := *e, *e.Tokens
+	tokens.Output = prefix.PackIDs(append(tokens.Output.Append(nil), 151_999))
+	strange.Tokens = &tokens
+	return &strange, true
+}
+
+// TestStrangeIDs: an id beyond the vocabulary, which ends an SGLang server, is never
+// sent.
+func TestStrangeIDs(t *testing.T) {
+	eng, url := newIDEngine(t, simengine.Config{})
+	cfg := idStages()
+	cfg.Ledger = strangeIDs{store.NewMemory(1 << 20)}
+	_, base := start(t, "nethttp", Config{Engine: url, Stages: cfg})
+	a := &agent{t: t, base: base}
+	for i := range 3 {
+		a.step(i)
+		a.ask()
+		mode, why := a.headers.Get("X-Sidecar-Mode"), a.headers.Get("X-Sidecar-Fallback")
+		if i > 0 && (mode != ModeOwned || !strings.Contains(why, "151999 is not in the vocabulary") || len(eng.last().ids) > 0) {
+			t.Errorf("turn %d: mode %s, fallback %q, %d ids", i, mode, why, len(eng.last().ids))
+		}
 	}
 }

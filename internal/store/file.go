@@ -107,13 +107,14 @@ func (f *File) recover() error {
 	}
 	slices.Sort(paths) // by number, which has eight digits
 	now := f.now()
+	var buf []byte // for one segment after the other
 	for _, path := range paths {
 		var number uint32
 		if _, err := fmt.Sscanf(filepath.Base(path), "%d.log", &number); err != nil || segmentPath(f.cfg.Dir, number) != path {
 			f.logf("%s is no segment and is left alone", filepath.Base(path))
 			continue
 		}
-		if err := f.load(path, number, now); err != nil {
+		if buf, err = f.load(path, number, now, buf); err != nil {
 			return err
 		}
 	}
@@ -126,16 +127,17 @@ func (f *File) recover() error {
 	return nil
 }
 
-// load reads one segment into the index. Later records replace earlier ones.
-func (f *File) load(path string, number, now uint32) error {
+// load reads one segment into the index. Later records replace earlier ones. It
+// reads into buf, which it returns as large as it has grown.
+func (f *File) load(path string, number, now uint32, buf []byte) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		return err
+		return buf, err
 	}
-	b, why := f.segmentBytes(file)
+	b, why := f.segmentBytes(file, buf)
 	if why != "" {
 		f.logf("%s %s: it is removed, and its conversations start anew", filepath.Base(path), why)
-		return errors.Join(file.Close(), os.Remove(path))
+		return buf, errors.Join(file.Close(), os.Remove(path))
 	}
 	g := &segment{number: number, file: file, size: int64(len(b))}
 	f.segments = append(f.segments, g)
@@ -160,16 +162,16 @@ func (f *File) load(path string, number, now uint32) error {
 			g.size = end
 		}
 	}
-	return nil
+	return b, nil
 }
 
 // segmentBytes are the bytes of a segment file, or why they are of no use.
-func (f *File) segmentBytes(file *os.File) (b []byte, why string) {
+func (f *File) segmentBytes(file *os.File, buf []byte) (b []byte, why string) {
 	info, err := file.Stat()
 	if err != nil || info.Size() > 2*maxEntry {
 		return nil, "is no file that this ledger has written"
 	}
-	b = make([]byte, info.Size())
+	b = slices.Grow(buf[:0], int(info.Size()))[:info.Size()]
 	n, _ := file.ReadAt(b, 0)
 	b = b[:n]
 	if len(b) < segmentHead || string(b[:len(segmentMagic)]) != segmentMagic {
