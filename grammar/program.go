@@ -21,7 +21,7 @@ const (
 
 // A LimitError says that a schema asks for more than an automaton may cost.
 type LimitError struct {
-	Limit string // "nodes", "threads", "nesting", "mask work"
+	Limit string // "nodes", "threads" or "nesting"
 	Max   int
 }
 
@@ -570,15 +570,15 @@ func (w *assembler) chars(s charSet, anyEscape bool, least, most int, next int32
 
 // loopSet gives equal sets one pointer.
 func (w *assembler) loopSet(s charSet, anyEscape bool) *loopSet {
-	l := &loopSet{s, anyEscape}
-	key := l.key()
-	if old := w.sets[key]; old != nil {
-		return old
+	key := s.key(anyEscape)
+	l := w.sets[key]
+	if l == nil {
+		if w.sets == nil {
+			w.sets = map[string]*loopSet{}
+		}
+		l = newLoopSet(s, anyEscape)
+		w.sets[key] = l
 	}
-	if w.sets == nil {
-		w.sets = map[string]*loopSet{}
-	}
-	w.sets[key] = l
 	return l
 }
 

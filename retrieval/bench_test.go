@@ -63,7 +63,7 @@ func BenchmarkSearch(b *testing.B) {
 		}
 		queries := make([]Query, len(msgs))
 		for i, m := range msgs {
-			queries[i] = ix.Segment(m.msgs)
+			queries[i] = ix.Segment(m)
 		}
 		b.Run(fmt.Sprintf("tools=%d/k=8", n), func(b *testing.B) {
 			b.ReportAllocs()
@@ -94,7 +94,7 @@ func BenchmarkSegment(b *testing.B) {
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		ix.Segment(msgs[i%len(msgs)].msgs)
+		ix.Segment(msgs[i%len(msgs)])
 		i++
 	}
 }

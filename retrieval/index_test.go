@@ -73,7 +73,7 @@ func newOracle(tools []Tool, cfg Config) *oracle {
 		for f := range texts {
 			d[f] = map[string]int{}
 			for _, w := range texts[f] {
-				for _, w := range allWords(w) {
+				for _, w := range allTerms(w) {
 					d[f][w]++
 					all[w] = true
 				}
@@ -102,19 +102,9 @@ func (o *oracle) length(d [fields]map[string]int) float64 {
 	return sum
 }
 
-// score returns the lexical score and the whole one of each tool.
-func (o *oracle) score(q Query) (lexical, total []float64) {
-	weight := map[string]float64{}
-	for _, p := range q.Parts {
-		n := map[string]int{}
-		for _, w := range allWords(p.Text) {
-			n[w]++
-		}
-		for w, k := range n {
-			weight[w] += p.Weight * float64(min(k, o.cfg.TermMost))
-		}
-	}
-	best := 0.0
+// lexical returns the BM25F score of each tool for weighted texts.
+func (o *oracle) lexical(parts []Part) (scores []float64, best float64) {
+	weight := o.query(parts)
 	for _, d := range o.docs {
 		s := 0.0
 		for w, qw := range weight {
@@ -125,32 +115,101 @@ func (o *oracle) score(q Query) (lexical, total []float64) {
 			if tf == 0 {
 				continue
 			}
-			n, df := float64(len(o.tools)), float64(o.df[w])
-			idf := math.Log(1 + (n-df+0.5)/(df+0.5))
-			s += qw * idf * tf * (o.cfg.K1 + 1) / (tf + o.cfg.K1*(1-o.cfg.B+o.cfg.B*o.length(d)/o.mean))
+			s += qw * slowIDF(len(o.tools), o.df[w]) * tf * (o.cfg.K1 + 1) / (tf + o.cfg.K1*(1-o.cfg.B+o.cfg.B*o.length(d)/o.mean))
 		}
-		lexical = append(lexical, s)
+		scores = append(scores, s)
 		best = max(best, s)
 	}
+	return scores, best
+}
+
+func slowIDF(tools, df int) float64 {
+	n, d := float64(tools), float64(df)
+	return math.Log(1 + (n-d+0.5)/(d+0.5))
+}
+
+// query returns the weight of each term.
+func (o *oracle) query(parts []Part) map[string]float64 {
+	weight := map[string]float64{}
+	for _, p := range parts {
+		n := map[string]int{}
+		for _, w := range allTerms(p.Text) { // the test words are no fillers
+			n[w]++
+		}
+		for w, k := range n {
+			weight[w] += p.Weight * float64(min(k, o.cfg.TermMost))
+		}
+	}
+	return weight
+}
+
+// stems are those of a tool's name, each once.
+func (o *oracle) stems(t *Tool) map[string]bool {
+	m := map[string]bool{}
+	for _, w := range allTerms(t.Short()) {
+		if strings.HasPrefix(w, "~") {
+			m[w] = true
+		}
+	}
+	return m
+}
+
+// score returns the lexical score and the whole one of each tool, chains and
+// the parting of like tools left out.
+func (o *oracle) score(q Query) (lexical, total []float64) {
+	lexical, best := o.lexical(q.Parts)
+	damp := min(o.cfg.Damp, 7*slowIDF(len(o.tools), 1))
+	clause := make([]float64, len(o.tools))
+	for _, c := range q.Clauses {
+		scores, best := o.lexical([]Part{{c, 1}})
+		for i, s := range scores {
+			clause[i] = max(clause[i], s/(best+damp/2))
+		}
+	}
+	inNames := map[string]int{}
+	for i := range o.tools {
+		for w := range o.stems(&o.tools[i]) {
+			inNames[w]++
+		}
+	}
+	weight := o.query(q.Parts)
 	prior := map[string]float64{}
+	style := styleNone
 	next := o.cfg.Server
-	for _, name := range slices.Backward(q.Called) {
+	for n, name := range slices.Backward(q.Called) {
 		for i := range o.tools {
-			if s := o.tools[i].Origin(); o.tools[i].Name == name && s != "" {
-				if _, ok := prior[s]; !ok {
+			if s := o.tools[i].Origin(); o.tools[i].Name == name {
+				if _, ok := prior[s]; !ok && s != "" {
 					prior[s] = next
 					next /= 2
+				}
+				if s == "" && n == len(q.Called)-1 {
+					style = styleOf(name)
 				}
 			}
 		}
 	}
 	for i := range o.tools {
-		v := 0.0
-		if lexical[i] > 0 {
-			v = lexical[i]/best + prior[o.tools[i].Origin()]
-			if slices.Contains(q.Called, o.tools[i].Name) {
-				v -= o.cfg.Called
-			}
+		v := lexical[i]/(best+damp) + o.cfg.Clause*clause[i]
+		spelled, whole := 0.0, 0.0
+		for w := range o.stems(&o.tools[i]) {
+			x := slowIDF(len(o.tools), inNames[w])
+			whole += x
+			spelled += x * min(1, weight[w])
+		}
+		if whole > 0 {
+			v += o.cfg.Cover * spelled / whole * spelled / whole
+		}
+		if s := o.tools[i].Origin(); s != "" {
+			v += prior[s]
+		} else if style != styleNone && styleOf(o.tools[i].Name) == style {
+			v += o.cfg.Style
+		}
+		if slices.Contains(q.Called, o.tools[i].Name) {
+			v -= o.cfg.Called
+		}
+		if lexical[i] == 0 {
+			v = 0
 		}
 		total = append(total, v)
 	}
@@ -199,6 +258,9 @@ func toolsGen() *rapid.Generator[[]Tool] {
 func queryGen(tools []Tool) *rapid.Generator[Query] {
 	return rapid.Custom(func(t *rapid.T) Query {
 		var q Query
+		for range rapid.IntRange(0, 4).Draw(t, "clauses") {
+			q.Clauses = append(q.Clauses, textGen(6).Draw(t, "clause"))
+		}
 		for range rapid.IntRange(0, 3).Draw(t, "parts") {
 			q.Parts = append(q.Parts, Part{textGen(15).Draw(t, "text"), rapid.SampledFrom([]float64{1, 0.5, 0.4}).Draw(t, "weight")})
 		}
@@ -212,11 +274,13 @@ func queryGen(tools []Tool) *rapid.Generator[Query] {
 func TestSearchAgainstOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tools := toolsGen().Draw(t, "catalog")
-		ix, err := NewIndex(tools, Config{})
+		cfg := Default()
+		cfg.Chain, cfg.Apart = 0, 0
+		ix, err := NewIndex(tools, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := newOracle(tools, Default())
+		o := newOracle(tools, cfg)
 		for range 3 { // one index, several queries: nothing of one may leak into the next
 			q := queryGen(tools).Draw(t, "query")
 			lexical, total := o.score(q)
@@ -544,12 +608,12 @@ func TestSearchAllocatesNothing(t *testing.T) {
 }
 
 func TestRankIsByName(t *testing.T) {
-	tools := []Tool{{Name: "c", Description: "same"}, {Name: "a", Description: "same"}, {Name: "b", Description: "same"}}
+	tools := []Tool{{Name: "c", Description: "equal"}, {Name: "a", Description: "equal"}, {Name: "b", Description: "equal"}}
 	ix, err := NewIndex(tools, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	hits := ix.Search(Text("same"), 3)
+	hits := ix.Search(Text("equal"), 3)
 	if !slices.IsSortedFunc(hits, func(a, b Hit) int { return cmp.Compare(tools[a.Tool].Name, tools[b.Tool].Name) }) || len(hits) != 3 {
 		t.Errorf("equal scores: %+v", hits)
 	}

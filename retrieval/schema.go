@@ -23,12 +23,23 @@ func parameterText(dst []byte, schema []byte) []byte {
 	return w.out
 }
 
+// parameterNames appends the property names alone, as written.
+func parameterNames(dst []byte, schema []byte) []byte {
+	if len(schema) == 0 {
+		return dst
+	}
+	w := walker{raw: schema, out: dst, names: true}
+	w.schema(0)
+	return w.out
+}
+
 // walker reads valid JSON without building it. Its position is always at the
 // start of a value or at white space before one.
 type walker struct {
-	raw []byte
-	pos int
-	out []byte
+	raw   []byte
+	pos   int
+	out   []byte
+	names bool // property names alone are wanted
 }
 
 func (w *walker) space() byte {
@@ -124,12 +135,12 @@ func (w *walker) property(level int) {
 	w.members(func(key []byte) {
 		switch string(key) {
 		case `"description"`:
-			if w.space() == '"' {
+			if w.space() == '"' && !w.names {
 				w.text(w.token())
 				return
 			}
 		case `"enum"`:
-			if w.space() == '[' {
+			if w.space() == '[' && !w.names {
 				w.pos++
 				for n := 0; w.space() != ']'; n++ {
 					switch w.space() {

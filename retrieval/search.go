@@ -12,6 +12,12 @@ type Query struct {
 	Parts  []Part
 	Named  []string // tools asked for by exact name; they come first, in this order; unknown names and those after the 64th are ignored
 	Called []string // tools called so far, the latest last; they steer the server prior
+	// Clauses are the wishes of the last message where it has several; [Text] and
+	// [Index.Segment] cut them.
+	Clauses []string
+	// Embed gives the vectors of Parts and Clauses in the index's space; nil means
+	// the space's own function. See [Space.Embed].
+	Embed func(text string) []float32
 	// Explain asks for Hit.Why, at the price of allocations.
 	Explain bool
 }
@@ -25,21 +31,24 @@ type Part struct {
 }
 
 // Text returns the query of one text.
-func Text(s string) Query { return Query{Parts: []Part{{s, 1}}} }
+func Text(s string) Query { return Query{Parts: []Part{{s, 1}}, Clauses: clauses(s)} }
 
 // Hit is one tool found.
 type Hit struct {
 	Tool    int     // index in the catalog
-	Score   float64 // Lexical relative to the query's best, plus the server prior; above 0 unless Named
+	Score   float64 // the sum of its reasons; never above that of the hit before, named ones apart
 	Lexical float64 // BM25F score of the words alone
+	Near    float64 // cosine of the query's vector and the tool's; 0 without a space
+	Fit     float64 // what of Score the query's text gives: neither calls nor other hits
 	Named   bool    // spelled out in the text or asked for by name
+	Called  bool    // called before, for which Config.Called was taken
 	Why     []Reason
 }
 
 // Reason is one share of a hit's score.
 type Reason struct {
 	Kind  ReasonKind
-	Term  string  // the word, or the name for ReasonNamed, or the server for ReasonServer
+	Term  string  // the word, for a stem with a hyphen behind it; or the name, server or tool that the reason is about
 	Field Field   // for ReasonTerm
 	Score float64 // in units of Hit.Score; 0 for ReasonNamed
 }
@@ -48,21 +57,76 @@ type Reason struct {
 type ReasonKind uint8
 
 const (
-	ReasonTerm   ReasonKind = iota // a word of the query in a field of the tool
-	ReasonNamed                    // the tool was named
-	ReasonServer                   // its server was called lately
-	ReasonCalled                   // it was called before
+	ReasonTerm    ReasonKind = iota // a word of the query, or its stem, in a field of the tool
+	ReasonNamed                     // the tool was named
+	ReasonServer                    // its server was called lately
+	ReasonCalled                    // it was called before
+	ReasonMeaning                   // its vector is near the query's
+	ReasonCover                     // the query spells its name
+	ReasonClause                    // it fits one clause by its words
+	ReasonGist                      // it fits one clause by its vector
+	ReasonStyle                     // its name is written like that of the tool last called
+	ReasonChain                     // the parameters of the best tool speak of it
+	ReasonApart                     // a better tool is found by the same words
 )
 
-// scratch is the state of one search.
+var reasonNames = [...]string{"word", "named in the query", "server in use", "called before", "meaning", "name spelled out",
+	"fits a clause", "meaning of a clause", "name written alike", "feeds the best tool", "same words as a better tool"}
+
+func (k ReasonKind) String() string { return reasonNames[k] }
+
+const (
+	// candidates is how many tools the last steps look at: those that need a vector
+	// a clause, and the second look at what a better tool was found by.
+	candidates = 128
+	// apartFirst and apartAmong bound the choice of tools found by different words:
+	// the first so many places, filled from the best so many.
+	apartFirst = 12
+	apartAmong = 32
+	// apartTerms is how many terms of a query are compared then.
+	apartTerms = 128
+	// apartClauses is how many clauses a message has at least where tools should
+	// differ. A message of one wish is best answered with the likely tools, however
+	// alike.
+	apartClauses = 3
+)
+
+// scratch is the state of one search. Slices over tools and terms hold zeros
+// between searches.
 type scratch struct {
-	score  []float32 // tool -> lexical score; zero between searches
-	slot   []int32   // term -> 1 + its place in terms; zero between searches
+	score  []float32 // tool -> lexical score
+	cover  []float32 // tool -> share of its name that is spelled
+	clause []float32 // tool -> how well it fits its best clause by words, 0 to 1
+	near   []float32 // tool -> cosine; meaningful with a space only
+	one    []float32 // tool -> lexical score for one clause
+	hit    []int32   // tools with a score in one
+	slot   []int32   // term -> 1 + its place in terms
 	terms  []queryTerm
+	parts  []queryTerm // terms of one clause
 	named  []int32
-	prior  []float32 // server -> prior; the last is that of tools without one; zero between searches
+	prior  []float32 // server -> prior
+	style  [styles]float32
 	heap   []found
 	called []int32 // tools called, ascending
+
+	query   []float32 // rounded vector of the query
+	clauses []float32 // the same of its clauses, one after another
+	scales  []float32 // of clauses
+	proof   []float32 // candidate × term: what a term gives a candidate
+	chained int32     // the tool that chains start from
+}
+
+func newScratch(ix *Index) *scratch {
+	n := len(ix.tools)
+	s := &scratch{
+		score: make([]float32, n), cover: make([]float32, n), clause: make([]float32, n), one: make([]float32, n),
+		slot: make([]int32, len(ix.term)), prior: make([]float32, len(ix.servers)),
+	}
+	if ix.dense != nil {
+		s.near = make([]float32, n)
+		s.query = make([]float32, ix.dense.space.Dim)
+	}
+	return s
 }
 
 type queryTerm struct {
@@ -75,16 +139,19 @@ type queryTerm struct {
 type found struct {
 	tool  int32
 	score float32
+	gist  float32 // shares of score
+	chain float32
+	apart float32 // taken from score
 }
 
 // Search returns the k best tools: those named first, then by falling score,
-// equal scores by name. Tools that share no word with the query are left out
-// unless named, however much their server is in use: measured, that prior
-// finds nothing without a word to go by.
+// equal scores by name. Tools that share no word with the query and are not near
+// it in meaning (Config.Near) are left out unless named, however much their
+// server is in use. The first k of a longer search are the same.
 func (ix *Index) Search(q Query, k int) []Hit { return ix.AppendSearch(nil, q, k) }
 
-// AppendSearch is Search into a slice of the caller's. It allocates nothing
-// when dst has room and q.Explain is false.
+// AppendSearch is Search into a slice of the caller's. Without a space it
+// allocates nothing when dst has room and q.Explain is false.
 func (ix *Index) AppendSearch(dst []Hit, q Query, k int) []Hit {
 	k = min(k, len(ix.tools))
 	if k <= 0 {
@@ -96,34 +163,61 @@ func (ix *Index) AppendSearch(dst []Hit, q Query, k int) []Hit {
 	best := ix.accumulate(s)
 	scale := float32(0)
 	if best > 0 {
-		scale = 1 / best
+		scale = 1 / (best + ix.damp)
 	}
+	ix.coverage(s)
+	ix.fitClauses(s, &q)
 	ix.setPrior(s, q.Called)
+	dense := ix.embedQuery(s, &q)
+
+	ix.top(s, max(k, candidates), scale, dense)
+	ix.lookAgain(s, scale, dense)
+	if len(q.Clauses) >= apartClauses {
+		ix.setApart(s, scale)
+	}
 
 	from := len(dst)
 	for _, tool := range s.named {
 		if len(dst)-from == k {
 			break
 		}
-		dst = append(dst, Hit{Tool: int(tool), Score: float64(ix.total(s, tool, scale)), Lexical: float64(s.score[tool]), Named: true})
+		dst = append(dst, ix.hit(s, found{tool: tool, score: ix.value(s, tool, scale, dense)}, true))
 	}
-	room := k - (len(dst) - from)
-	ix.top(s, room, scale)
-	for _, f := range s.heap {
-		dst = append(dst, Hit{Tool: int(f.tool), Score: float64(f.score), Lexical: float64(s.score[f.tool])})
+	for _, f := range s.heap[:min(len(s.heap), k-(len(dst)-from))] {
+		dst = append(dst, ix.hit(s, f, false))
+		if q.Explain {
+			dst[len(dst)-1].Why = ix.explain(s, f, scale, dense)
+		}
 	}
 	if q.Explain {
-		for i := from; i < len(dst); i++ {
-			dst[i].Why = ix.explain(s, &dst[i], float64(scale), q.Called)
+		for i := from; i < len(dst) && dst[i].Named; i++ {
+			why := ix.explain(s, found{tool: int32(dst[i].Tool)}, scale, dense)
+			dst[i].Why = append([]Reason{{Kind: ReasonNamed, Term: ix.tools[dst[i].Tool].Name}}, why...)
 		}
 	}
 
 	clear(s.score)
+	clear(s.cover)
+	clear(s.clause)
 	clear(s.prior)
+	clear(s.style[:])
 	for _, t := range s.terms {
 		s.slot[t.term] = 0
 	}
 	return dst
+}
+
+func (ix *Index) hit(s *scratch, f found, named bool) Hit {
+	h := Hit{Tool: int(f.tool), Score: float64(f.score), Lexical: float64(s.score[f.tool]), Named: named}
+	fit := f.score - ix.priorOf(s, f.tool) - f.chain + f.apart
+	if _, h.Called = slices.BinarySearch(s.called, f.tool); h.Called {
+		fit += float32(ix.cfg.Called)
+	}
+	h.Fit = float64(fit)
+	if ix.dense != nil {
+		h.Near = float64(s.near[f.tool])
+	}
+	return h
 }
 
 // clip returns what of a text is read within limit bytes: all of it, or a head
@@ -158,29 +252,23 @@ func (ix *Index) read(s *scratch, q *Query) {
 		weight := float32(min(p.Weight, 1e6))
 		head, tail := clip(p.Text, limit)
 		limit -= len(head) + len(tail)
-		ix.readText(s, int32(i), weight, head)
-		ix.readText(s, int32(i), weight, tail)
+		for _, text := range [...]string{head, tail} {
+			s.named = ix.mentioned(s.named, text)
+			s.terms = ix.readText(s, s.terms, int32(i), weight, text)
+		}
 	}
 }
 
-func (ix *Index) readText(s *scratch, part int32, weight float32, text string) {
-	if text == "" {
-		return
-	}
-	s.named = ix.mentioned(s.named, text)
-	w := words{text: text}
-	for word := w.next(); word != nil; word = w.next() {
-		id, ok := ix.terms[string(word)]
-		if !ok {
-			continue
-		}
+// readText adds the terms of a text: its words and their stems.
+func (ix *Index) readText(s *scratch, terms []queryTerm, part int32, weight float32, text string) []queryTerm {
+	add := func(id int32) {
 		at := s.slot[id] - 1
 		if at < 0 {
-			at = int32(len(s.terms))
+			at = int32(len(terms))
 			s.slot[id] = at + 1
-			s.terms = append(s.terms, queryTerm{term: id, part: part})
+			terms = append(terms, queryTerm{term: id, part: part})
 		}
-		t := &s.terms[at]
+		t := &terms[at]
 		if t.part != part {
 			t.part, t.count = part, 0
 		}
@@ -189,6 +277,19 @@ func (ix *Index) readText(s *scratch, part int32, weight float32, text string) {
 			t.weight += weight
 		}
 	}
+	w := words{text: text}
+	for word := w.next(); word != nil; word = w.next() {
+		if filler(word) {
+			continue
+		}
+		if id, ok := ix.terms[string(word)]; ok {
+			add(id)
+		}
+		if id, ok := ix.terms[string(w.stem(word))]; ok {
+			add(id)
+		}
+	}
+	return terms
 }
 
 // accumulate fills s.score and returns the best. The conversions of products
@@ -206,18 +307,105 @@ func (ix *Index) accumulate(s *scratch) (best float32) {
 	return best
 }
 
+// coverage fills s.cover. A word of an older message covers by its weight.
+func (ix *Index) coverage(s *scratch) {
+	if ix.cfg.Cover == 0 {
+		return
+	}
+	for _, t := range s.terms {
+		weight := min(t.weight, 1)
+		for _, p := range ix.names.post[ix.names.start[t.term]:ix.names.start[t.term+1]] {
+			s.cover[p.tool] += float32(weight * p.share)
+		}
+	}
+}
+
+// fitClauses fills s.clause.
+func (ix *Index) fitClauses(s *scratch, q *Query) {
+	if ix.cfg.Clause == 0 {
+		return
+	}
+	for _, t := range s.terms {
+		s.slot[t.term] = 0
+	}
+	limit := ix.cfg.QueryBytes
+	for _, text := range q.Clauses {
+		text, _ = clip(text, limit)
+		limit -= len(text)
+		s.parts = ix.readText(s, s.parts[:0], 0, 1, text)
+		s.hit = s.hit[:0]
+		best := float32(0)
+		for _, t := range s.parts {
+			s.slot[t.term] = 0
+			for _, p := range ix.post[ix.start[t.term]:ix.start[t.term+1]] {
+				if s.one[p.tool] == 0 {
+					s.hit = append(s.hit, p.tool)
+				}
+				s.one[p.tool] += float32(t.weight * p.impact)
+				best = max(best, s.one[p.tool])
+			}
+		}
+		scale := 1 / (best + ix.damp/2)
+		for _, tool := range s.hit {
+			s.clause[tool] = max(s.clause[tool], float32(s.one[tool]*scale))
+			s.one[tool] = 0
+		}
+	}
+}
+
+// embedQuery fills s.near and the vectors of clauses, and says whether there is
+// a vector to go by.
+func (ix *Index) embedQuery(s *scratch, q *Query) bool {
+	d := ix.dense
+	s.clauses, s.scales = s.clauses[:0], s.scales[:0]
+	if d == nil {
+		return false
+	}
+	embed := q.Embed
+	if embed == nil {
+		embed = d.space.Embed
+	}
+	scale := d.vector(s.query, q.Parts, embed, ix.cfg.QueryBytes)
+	if scale == 0 {
+		clear(s.near)
+		return false
+	}
+	d.scan(s.near, s.query, scale)
+	if ix.cfg.Gist == 0 {
+		return true
+	}
+	dim := d.space.Dim
+	for _, text := range q.Clauses {
+		n := len(s.clauses)
+		s.clauses = slices.Grow(s.clauses, dim)[:n+dim]
+		scale := d.vector(s.clauses[n:], []Part{{text, 1}}, embed, ix.cfg.QueryBytes)
+		if scale == 0 {
+			s.clauses = s.clauses[:n]
+			continue
+		}
+		s.scales = append(s.scales, scale)
+	}
+	return true
+}
+
 // setPrior gives the servers of the latest calls their prior.
 func (ix *Index) setPrior(s *scratch, called []string) {
 	weight := float32(ix.cfg.Server)
+	latest := true
 	for i := len(called) - 1; i >= 0 && weight > 1e-3; i-- {
 		tool, ok := ix.byName[called[i]]
 		if !ok {
 			continue
 		}
-		if srv := ix.server[tool]; srv >= 0 && s.prior[srv] == 0 {
+		srv := ix.server[tool]
+		if srv >= 0 && s.prior[srv] == 0 {
 			s.prior[srv] = weight
 			weight /= 2
 		}
+		if srv < 0 && latest {
+			s.style[ix.style[tool]] = float32(ix.cfg.Style)
+		}
+		latest = false
 	}
 	s.called = s.called[:0]
 	if ix.cfg.Called > 0 {
@@ -231,61 +419,57 @@ func (ix *Index) setPrior(s *scratch, called []string) {
 	}
 }
 
+// priorOf is what a tool gets for its server, or for its style if it has none.
 func (ix *Index) priorOf(s *scratch, tool int32) float32 {
 	if srv := ix.server[tool]; srv >= 0 {
 		return s.prior[srv]
 	}
-	return 0
+	return s.style[ix.style[tool]]
 }
 
-func (ix *Index) total(s *scratch, tool int32, scale float32) float32 {
-	if s.score[tool] == 0 {
-		return 0
+// value is the score of a tool before the second look.
+func (ix *Index) value(s *scratch, tool int32, scale float32, dense bool) float32 {
+	v := float32(s.score[tool] * scale)
+	if dense {
+		v += float32(float32(ix.cfg.Dense) * s.near[tool])
 	}
-	v := float32(s.score[tool]*scale) + ix.priorOf(s, tool)
+	v += float32(float32(ix.cfg.Cover) * float32(s.cover[tool]*s.cover[tool]))
+	v += float32(float32(ix.cfg.Clause) * s.clause[tool])
+	v += ix.priorOf(s, tool)
 	if _, called := slices.BinarySearch(s.called, tool); called {
 		v -= float32(ix.cfg.Called)
 	}
 	return v
 }
 
-// before is the order of hits.
-func (ix *Index) before(a, b found) bool {
-	if a.score != b.score {
-		return a.score > b.score
+// related says whether anything but its server speaks for a tool.
+func (ix *Index) related(s *scratch, tool int32, dense bool) bool {
+	return s.score[tool] > 0 || dense && s.near[tool] >= float32(ix.cfg.Near)
+}
+
+// order puts the better hit first; equal scores go by name.
+func (ix *Index) order(a, b found) int {
+	if c := cmp.Compare(b.score, a.score); c != 0 {
+		return c
 	}
-	return ix.rank[a.tool] < ix.rank[b.tool]
+	return cmp.Compare(ix.rank[a.tool], ix.rank[b.tool])
 }
 
 // top fills s.heap with the best `room` tools that are not named, in order.
 // While it looks, s.heap is a heap with the worst of them on top.
-func (ix *Index) top(s *scratch, room int, scale float32) {
+func (ix *Index) top(s *scratch, room int, scale float32, dense bool) {
 	h := s.heap[:0]
 	defer func() { s.heap = h }()
-	if room <= 0 {
-		return
-	}
-	next := 0 // in s.called
-	for i, lexical := range s.score {
+	for i := range ix.tools {
 		tool := int32(i)
-		if lexical == 0 {
+		if !ix.related(s, tool, dense) {
 			continue
 		}
-		v := float32(lexical * scale)
-		if srv := ix.server[i]; srv >= 0 {
-			v += s.prior[srv]
-		}
-		for next < len(s.called) && s.called[next] < tool {
-			next++
-		}
-		if next < len(s.called) && s.called[next] == tool {
-			v -= float32(ix.cfg.Called)
-		}
-		if !(v > 0) {
+		f := found{tool: tool, score: ix.value(s, tool, scale, dense)}
+		if !(f.score > 0) {
 			continue
 		}
-		f := found{tool, v}
-		if len(h) == room && !ix.before(f, h[0]) {
+		if len(h) == room && ix.order(f, h[0]) > 0 {
 			continue
 		}
 		if slices.Contains(s.named, tool) {
@@ -295,7 +479,7 @@ func (ix *Index) top(s *scratch, room int, scale float32) {
 			h = append(h, f)
 			for c := len(h) - 1; c > 0; {
 				p := (c - 1) / 2
-				if !ix.before(h[p], h[c]) {
+				if ix.order(h[p], h[c]) > 0 {
 					break
 				}
 				h[p], h[c] = h[c], h[p]
@@ -309,47 +493,192 @@ func (ix *Index) top(s *scratch, room int, scale float32) {
 			if c >= len(h) {
 				break
 			}
-			if c+1 < len(h) && ix.before(h[c], h[c+1]) {
+			if c+1 < len(h) && ix.order(h[c], h[c+1]) < 0 {
 				c++
 			}
-			if !ix.before(h[p], h[c]) {
+			if ix.order(h[p], h[c]) > 0 {
 				break
 			}
 			h[p], h[c] = h[c], h[p]
 			p = c
 		}
 	}
-	slices.SortFunc(h, func(a, b found) int {
-		if c := cmp.Compare(b.score, a.score); c != 0 {
-			return c
-		}
-		return cmp.Compare(ix.rank[a.tool], ix.rank[b.tool])
-	})
+	slices.SortFunc(h, ix.order)
 }
 
-// explain splits a hit's score into its reasons, the greatest first. A word's
-// score is shared among the fields by their weighted occurrences.
-func (ix *Index) explain(s *scratch, h *Hit, scale float64, called []string) []Reason {
-	tool := int32(h.Tool)
+// lookAgain adds to the best candidates what is too dear to compute for all: how
+// near their clauses are, and which tools the best of them depends on.
+func (ix *Index) lookAgain(s *scratch, scale float32, dense bool) {
+	h := s.heap
+	least := float32(math.Inf(1))
+	for i := range h[:min(len(h), candidates)] {
+		ix.addGist(s, &h[i])
+		least = min(least, h[i].score)
+	}
+	for i := candidates; i < len(h); i++ {
+		h[i].lower(least)
+	}
+	slices.SortFunc(h, ix.order)
+	s.chained = -1
+	if len(h) == 0 || ix.cfg.Chain == 0 {
+		return
+	}
+	s.chained = h[0].tool
+	ix.eachFeeder(s.chained, func(tool int32, share float32) {
+		if _, called := slices.BinarySearch(s.called, tool); called || slices.Contains(s.named, tool) {
+			return
+		}
+		at := slices.IndexFunc(h, func(f found) bool { return f.tool == tool })
+		missing := at < 0
+		if missing {
+			at = len(h)
+			h = append(h, found{})
+		}
+		if missing || at >= candidates { // not looked at again yet
+			h[at] = found{tool: tool, score: ix.value(s, tool, scale, dense)}
+			ix.addGist(s, &h[at])
+		}
+		h[at].chain = float32(float32(ix.cfg.Chain) * share)
+		h[at].score += h[at].chain
+	})
+	s.heap = slices.DeleteFunc(h, func(f found) bool { return !(f.score > 0) })
+	slices.SortFunc(s.heap, ix.order)
+}
+
+// lower brings a score down to most.
+func (f *found) lower(most float32) {
+	if f.score > most {
+		f.apart += f.score - most
+		f.score = most
+	}
+}
+
+func (ix *Index) addGist(s *scratch, f *found) {
+	if len(s.scales) == 0 {
+		return
+	}
+	dim := ix.dense.space.Dim
+	best := float32(math.Inf(-1))
+	for c, by := range s.scales {
+		best = max(best, ix.dense.near(f.tool, s.clauses[c*dim:][:dim], by))
+	}
+	f.gist = float32(float32(ix.cfg.Gist) * best)
+	f.score += f.gist
+}
+
+// setApart orders the first places anew so that a message of several wishes gets
+// a tool for each: one after another, a candidate loses in proportion to how
+// much the words that found it found a better one.
+func (ix *Index) setApart(s *scratch, scale float32) {
+	h := s.heap[:min(len(s.heap), apartAmong)]
+	terms := s.terms[:min(len(s.terms), apartTerms)]
+	if ix.cfg.Apart == 0 || len(h) < 3 || len(terms) == 0 {
+		return
+	}
+	n := len(terms)
+	s.proof = slices.Grow(s.proof[:0], len(h)*n)[:len(h)*n]
+	for i := range h {
+		row := s.proof[i*n:][:n]
+		square := float32(0)
+		for j, t := range terms {
+			row[j] = float32(t.weight * ix.impact(t.term, h[i].tool))
+			square += float32(row[j] * row[j])
+		}
+		if square > 0 {
+			by := float32(1 / math.Sqrt(float64(square)))
+			for j := range row {
+				row[j] *= by
+			}
+		}
+	}
+	for place := 0; place < min(apartFirst, len(h)-1); place++ {
+		// h[place] is chosen; what it was found by counts less from here on.
+		last := s.proof[place*n:][:n]
+		best := place + 1
+		for i := place + 1; i < len(h); i++ {
+			alike := float32(0)
+			for j, v := range s.proof[i*n:][:n] {
+				alike += float32(v * last[j])
+			}
+			if loss := float32(float32(ix.cfg.Apart) * alike); loss > h[i].apart {
+				h[i].score -= loss - h[i].apart
+				h[i].apart = loss
+			}
+			if ix.order(h[i], h[best]) < 0 {
+				best = i
+			}
+		}
+		if best != place+1 {
+			h[place+1], h[best] = h[best], h[place+1]
+			a, b := s.proof[(place+1)*n:][:n], s.proof[best*n:][:n]
+			for j := range a {
+				a[j], b[j] = b[j], a[j]
+			}
+		}
+	}
+	rest := s.heap[min(len(s.heap), apartFirst+1):]
+	slices.SortFunc(rest, ix.order)
+	for i := 1; i < len(s.heap); i++ { // those not compared may score above the ones that were
+		s.heap[i].lower(s.heap[i-1].score)
+	}
+}
+
+// impact is what one occurrence of a term in the query adds to a tool's score.
+func (ix *Index) impact(term, tool int32) float32 {
+	if at := ix.find(term, tool); at >= 0 {
+		return ix.post[at].impact
+	}
+	return 0
+}
+
+// find returns the place of a tool in the postings of a term, or -1.
+func (ix *Index) find(term, tool int32) int {
+	from := int(ix.start[term])
+	list := ix.post[from:ix.start[term+1]]
+	at, ok := slices.BinarySearchFunc(list, tool, func(p posting, tool int32) int { return cmp.Compare(p.tool, tool) })
+	if !ok {
+		return -1
+	}
+	return from + at
+}
+
+// explain splits a hit's score into its reasons: what it owes the conversation,
+// then the rest, the greatest first. A word's score is shared among the fields by
+// their weighted occurrences.
+func (ix *Index) explain(s *scratch, f found, scale float32, dense bool) []Reason {
+	tool := f.tool
 	var why []Reason
-	if h.Named {
-		why = append(why, Reason{Kind: ReasonNamed, Term: ix.tools[tool].Name, Score: 0})
+	add := func(kind ReasonKind, term string, score float32) {
+		if score != 0 {
+			why = append(why, Reason{Kind: kind, Term: term, Score: float64(score)})
+		}
 	}
-	if v := ix.priorOf(s, tool); v > 0 && h.Lexical > 0 {
-		why = append(why, Reason{Kind: ReasonServer, Term: ix.tools[tool].Origin(), Score: float64(v)})
+	kind, term := ReasonServer, ix.tools[tool].Origin()
+	if ix.server[tool] < 0 {
+		kind, term = ReasonStyle, ix.tools[tool].Name
 	}
-	if _, was := slices.BinarySearch(s.called, tool); was && h.Lexical > 0 {
-		why = append(why, Reason{Kind: ReasonCalled, Term: ix.tools[tool].Name, Score: -ix.cfg.Called})
+	add(kind, term, ix.priorOf(s, tool))
+	if _, was := slices.BinarySearch(s.called, tool); was {
+		add(ReasonCalled, ix.tools[tool].Name, -float32(ix.cfg.Called))
 	}
 	fixed := len(why)
+	if dense {
+		add(ReasonMeaning, "", float32(ix.cfg.Dense)*s.near[tool])
+	}
+	add(ReasonCover, "", float32(ix.cfg.Cover)*s.cover[tool]*s.cover[tool])
+	add(ReasonClause, "", float32(ix.cfg.Clause)*s.clause[tool])
+	add(ReasonGist, "", f.gist)
+	if f.chain != 0 {
+		add(ReasonChain, ix.tools[s.chained].Name, f.chain)
+	}
+	add(ReasonApart, "", -f.apart)
 	for _, t := range s.terms {
-		list := ix.post[ix.start[t.term]:ix.start[t.term+1]]
-		at, ok := slices.BinarySearchFunc(list, tool, func(p posting, tool int32) int { return cmp.Compare(p.tool, tool) })
-		if !ok {
+		at := ix.find(t.term, tool)
+		if at < 0 {
 			continue
 		}
-		gain := float64(t.weight) * float64(list[at].impact) * scale
-		freq := ix.freq[int(ix.start[t.term])+at]
+		gain := float64(t.weight) * float64(ix.post[at].impact) * float64(scale)
+		freq := ix.freq[at]
 		var count lengths
 		for f, n := range freq {
 			count[f] = uint64(n)
@@ -361,9 +690,17 @@ func (ix *Index) explain(s *scratch, h *Hit, scale float64, called []string) []R
 			}
 			var one lengths
 			one[f] = n
-			why = append(why, Reason{ReasonTerm, ix.term[t.term], Field(f), gain * ix.cfg.weigh(one) / whole})
+			why = append(why, Reason{ReasonTerm, ix.spelling(t.term), Field(f), gain * ix.cfg.weigh(one) / whole})
 		}
 	}
 	slices.SortStableFunc(why[fixed:], func(a, b Reason) int { return cmp.Compare(math.Abs(b.Score), math.Abs(a.Score)) })
 	return why
+}
+
+// spelling is a term for people.
+func (ix *Index) spelling(term int32) string {
+	if s := ix.term[term]; s[0] == stemMark {
+		return s[1:] + "-"
+	}
+	return ix.term[term]
 }

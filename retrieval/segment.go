@@ -60,6 +60,10 @@ func (ix *Index) Segment(msgs []Message) Query {
 			mass += ix.mass(heard, m.Text, weight)
 		}
 	}
+	if user >= 0 {
+		head, _ := clip(msgs[user].Text, ix.cfg.QueryBytes)
+		q.Clauses = clauses(head)
+	}
 	for _, m := range msgs {
 		for _, name := range m.Calls {
 			if at := slices.Index(q.Called, name); at >= 0 {

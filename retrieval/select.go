@@ -1,22 +1,41 @@
 package retrieval
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 	"sync/atomic"
 )
 
 // SelectConfig bounds what one turn adds to the conversation.
 type SelectConfig struct {
-	Tools  int // most tools from hits; 0 means 4
+	Tools  int // most tools from hits; 0 means 12
 	Tokens int // most schema tokens of everything added; 0 means 1,200
 	// PerTool is added to the count of each tool: what stands between two
 	// schemas, in tokens.
 	PerTool int
-	// Floor drops hits whose score is less than this share of the best hit's;
-	// 0 means 0.35, negative none. On the merged 3,200 tools 0.35 costs no
-	// recall@4 (74.6 in 1,200 tokens) and saves 3 % of the tokens, 0.5 costs
-	// 0.6 points and saves 10 %.
+	// Window is how many places of the ranking are looked at, those of tools on
+	// view counted: a turn whose likely tools are on view adds few or none. 0 means
+	// 6, negative all.
+	Window int
+	// Wishes is the number of clauses of the query (len(Query.Clauses)); two places
+	// a wish are looked at, if Window is 0, at most 12.
+	Wishes int
+	// Margin: when a tool on view fits the text of the query (Hit.Fit) better by
+	// this than every other within the window, nothing is added. 0 means 0.2,
+	// negative never.
+	Margin float64
+	// Floor drops hits both whose score and whose fit are less than this share of
+	// the best hit's; 0 means 0.35, negative none.
 	Floor float64
+	// Near drops hits that share no word with the query and whose cosine with it is
+	// less; 0 means 0.3, negative none. Small talk is near every chat tool by 0.2.
+	Near float64
+	// Slim lets schemas be shown shorter (see [Index.Slim]) where they don't fit
+	// whole; the best hits stay whole as far as the tokens go.
+	Slim bool
 	// Always are names that are added whatever they cost, before all hits:
 	// the name of tool_choice, tools called in history, pins.
 	Always []string
@@ -27,13 +46,50 @@ type SelectConfig struct {
 	Costs *Costs
 }
 
+// The window of a message of one wish, and the widest.
+const (
+	windowLeast = 6
+	windowMost  = 12
+)
+
+// fill puts defaults in the place of zeros.
+func (c *SelectConfig) fill() {
+	if c.Tools == 0 {
+		c.Tools = 12
+	}
+	if c.Tokens == 0 {
+		c.Tokens = 1200
+	}
+	if c.Window == 0 {
+		c.Window = max(windowLeast, min(2*c.Wishes, windowMost))
+	}
+	if c.Margin == 0 {
+		c.Margin = 0.2
+	}
+	if c.Floor == 0 {
+		c.Floor = 0.35
+	}
+	if c.Near == 0 {
+		c.Near = 0.3
+	}
+}
+
 // Selection is what a turn adds and what it left out.
 type Selection struct {
 	Tools   []int // in the order to show: Always, then hits as ranked
-	Tokens  int   // of Tools together
+	Slimmed []int // those of Tools that are shown slimmed
+	Tokens  int   // of Tools together, as shown
 	Over    bool  // Always alone went beyond SelectConfig.Tokens
 	Dropped []Drop
 	Unknown []string // names in Always that the catalog lacks
+}
+
+// JSON returns a selected tool's bytes as they are to be shown.
+func (s *Selection) JSON(ix *Index, tool int) json.RawMessage {
+	if slices.Contains(s.Slimmed, tool) {
+		return ix.Slim(tool)
+	}
+	return ix.tools[tool].Raw
 }
 
 // Drop is a hit that was not added.
@@ -47,10 +103,13 @@ type Drop struct {
 type DropReason uint8
 
 const (
-	DropShown  DropReason = iota + 1 // it is on view already
-	DropFloor                        // far behind the best
-	DropBudget                       // its schema does not fit the tokens left
-	DropCount                        // enough tools were added
+	DropShown   DropReason = iota + 1 // it is on view already
+	DropFloor                         // far behind the best
+	DropBudget                        // its schema does not fit the tokens left
+	DropCount                         // enough tools were added
+	DropPlace                         // too far down the ranking
+	DropCovered                       // a tool on view fits better
+	DropFaint                         // no word in common, and no meaning to speak of
 )
 
 func (r DropReason) String() string {
@@ -63,6 +122,12 @@ func (r DropReason) String() string {
 		return "over the token budget"
 	case DropCount:
 		return "enough tools"
+	case DropPlace:
+		return "too far down the ranking"
+	case DropCovered:
+		return "a tool on view fits better"
+	case DropFaint:
+		return "hardly related"
 	}
 	return fmt.Sprintf("DropReason(%d)", uint8(r))
 }
@@ -71,11 +136,14 @@ func (r DropReason) String() string {
 // for. It is safe for concurrent use.
 type Costs struct {
 	tokens []atomic.Int32 // 1 + tokens; 0 means not counted yet
-	all    atomic.Int64   // the same for their sum
+	slim   []atomic.Int32 // the same of slimmed schemas
+	all    atomic.Int64   // the same of the sum of tokens
 }
 
 // NewCosts returns the empty memory of one index and one count function.
-func NewCosts(ix *Index) *Costs { return &Costs{tokens: make([]atomic.Int32, ix.Len())} }
+func NewCosts(ix *Index) *Costs {
+	return &Costs{tokens: make([]atomic.Int32, ix.Len()), slim: make([]atomic.Int32, ix.Len())}
+}
 
 // Of returns the tokens of a tool's canonical bytes.
 func (c *Costs) Of(ix *Index, tool int, count func(string) int) int {
@@ -87,6 +155,19 @@ func (c *Costs) Of(ix *Index, tool int, count func(string) int) int {
 	}
 	n := count(string(ix.tools[tool].Raw))
 	c.tokens[tool].Store(int32(n) + 1)
+	return n
+}
+
+// Slim returns the tokens of a tool's slimmed bytes.
+func (c *Costs) Slim(ix *Index, tool int, count func(string) int) int {
+	if c == nil {
+		return count(string(ix.Slim(tool)))
+	}
+	if n := c.slim[tool].Load(); n > 0 {
+		return int(n - 1)
+	}
+	n := count(string(ix.Slim(tool)))
+	c.slim[tool].Store(int32(n) + 1)
 	return n
 }
 
@@ -104,62 +185,60 @@ func (c *Costs) All(ix *Index, count func(string) int) int {
 }
 
 // Select decides what the turn adds: the names that must be there, then the
-// hits in their order while they are near enough to the best, fit the tokens
-// left and the number of tools. A hit too large for the tokens left gives way
-// to smaller ones behind it. A query that shares no word with any tool has no
-// hits and adds nothing. count returns the tokens of a text.
+// hits in their order while they are among the first places, near enough to the
+// best, fit the tokens left and the number of tools. A hit too large for the
+// tokens left gives way to smaller ones behind it. Nothing is added where a tool
+// on view is what the query asks for. count returns the tokens of a text.
 func Select(ix *Index, hits []Hit, cfg SelectConfig, count func(string) int) Selection {
-	if cfg.Tools == 0 {
-		cfg.Tools = 4
-	}
-	if cfg.Tokens == 0 {
-		cfg.Tokens = 1200
-	}
-	if cfg.Floor == 0 {
-		cfg.Floor = 0.35
-	}
+	cfg.fill()
 	var sel Selection
-	in := func(tool int) bool {
-		for _, t := range sel.Tools {
-			if t == tool {
-				return true
-			}
-		}
-		return false
-	}
 	shown := func(tool int) bool { return cfg.Shown != nil && cfg.Shown(ix.tools[tool].Name) }
+	cost := func(tool int) int {
+		if cfg.Slim {
+			return min(cfg.Costs.Slim(ix, tool, count), cfg.Costs.Of(ix, tool, count)) + cfg.PerTool
+		}
+		return cfg.Costs.Of(ix, tool, count) + cfg.PerTool
+	}
 	for _, name := range cfg.Always {
 		tool, ok := ix.Lookup(name)
 		if !ok {
 			sel.Unknown = append(sel.Unknown, name)
 			continue
 		}
-		if in(tool) || shown(tool) {
+		if slices.Contains(sel.Tools, tool) || shown(tool) {
 			continue
 		}
 		sel.Tools = append(sel.Tools, tool)
-		sel.Tokens += cfg.Costs.Of(ix, tool, count) + cfg.PerTool
+		sel.Tokens += cost(tool)
 	}
 	sel.Over = sel.Tokens > cfg.Tokens
 	always := len(sel.Tools)
 
-	best := 0.0
+	score, fit := 0.0, 0.0
 	for _, h := range hits {
-		best = max(best, h.Score)
+		score, fit = max(score, h.Score), max(fit, h.Fit)
 	}
-	for _, h := range hits {
+	places := ix.places(hits)
+	covered := ix.covered(hits, places, cfg.Window, cfg.Margin, shown)
+	for i, h := range hits {
 		drop := Drop{Tool: h.Tool}
 		switch {
-		case in(h.Tool):
+		case slices.Contains(sel.Tools, h.Tool):
 			continue
 		case shown(h.Tool):
 			drop.Why = DropShown
-		case !h.Named && h.Score < cfg.Floor*best:
+		case !h.Named && covered:
+			drop.Why = DropCovered
+		case !h.Named && h.Score < cfg.Floor*score && h.Fit < cfg.Floor*fit:
 			drop.Why = DropFloor
+		case !h.Named && h.Lexical == 0 && h.Near < cfg.Near:
+			drop.Why = DropFaint
 		case len(sel.Tools)-always >= cfg.Tools:
 			drop.Why = DropCount
+		case !h.Named && cfg.Window > 0 && places[i] > cfg.Window:
+			drop.Why = DropPlace
 		default:
-			drop.Tokens = cfg.Costs.Of(ix, h.Tool, count) + cfg.PerTool
+			drop.Tokens = cost(h.Tool)
 			if sel.Tokens+drop.Tokens > cfg.Tokens {
 				drop.Why = DropBudget
 				break
@@ -170,5 +249,61 @@ func Select(ix *Index, hits []Hit, cfg SelectConfig, count func(string) int) Sel
 		}
 		sel.Dropped = append(sel.Dropped, drop)
 	}
+	if cfg.Slim {
+		sel.fatten(ix, &cfg, count)
+	}
 	return sel
+}
+
+// places returns each hit's place in the ranking, from 1 on, what was taken for
+// calls given back: whether a tool was called says nothing of what the turn needs.
+func (ix *Index) places(hits []Hit) []int {
+	score := func(h *Hit) float64 {
+		if h.Called {
+			return h.Score + ix.cfg.Called
+		}
+		return h.Score
+	}
+	order := make([]int, len(hits))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(score(&hits[j]), score(&hits[i])) })
+	out := make([]int, len(hits))
+	for place, i := range order {
+		out[i] = place + 1
+	}
+	return out
+}
+
+// covered says whether a tool on view fits the query's text better by margin than
+// every other within the window.
+func (ix *Index) covered(hits []Hit, places []int, window int, margin float64, shown func(int) bool) bool {
+	if margin < 0 {
+		return false
+	}
+	on, off := math.Inf(-1), math.Inf(-1)
+	for i, h := range hits {
+		if shown(h.Tool) {
+			on = max(on, h.Fit)
+		} else if window < 0 || places[i] <= window {
+			off = max(off, h.Fit)
+		}
+	}
+	return on-off >= margin && !math.IsInf(on, 0) && !math.IsInf(off, 0)
+}
+
+// fatten shows selected schemas whole again, the first ones first, as far as the
+// tokens go; Tokens counts all of them slimmed so far.
+func (sel *Selection) fatten(ix *Index, cfg *SelectConfig, count func(string) int) {
+	for _, tool := range sel.Tools {
+		whole, slim := cfg.Costs.Of(ix, tool, count), cfg.Costs.Slim(ix, tool, count)
+		switch {
+		case whole <= slim:
+		case sel.Tokens+whole-slim <= cfg.Tokens:
+			sel.Tokens += whole - slim
+		default:
+			sel.Slimmed = append(sel.Slimmed, tool)
+		}
+	}
 }

@@ -58,18 +58,20 @@ func TestSelect(t *testing.T) {
 		cfg         SelectConfig
 		want        string
 	}{
-		{"plain", "void the invoice", SelectConfig{Floor: -1}, "+invoice_void +invoice_list +invoice_send -big_invoice(over the token budget) =303"},
+		{"plain", "void the invoice", SelectConfig{Floor: -1}, "+invoice_void +invoice_send +invoice_list -big_invoice(over the token budget) =303"},
 		{"nothing matches", "hello there", SelectConfig{}, "=0"},
-		{"large gives way", "invoice", SelectConfig{Tokens: 350}, "+invoice_list +invoice_send +invoice_void -big_invoice(over the token budget) =303"},
-		{"count", "invoice", SelectConfig{Tools: 1, Tokens: 5000}, "+big_invoice -invoice_list(enough tools) -invoice_send(enough tools) -invoice_void(enough tools) =1155"},
-		{"shown", "void the invoice", SelectConfig{Tokens: 350, Floor: -1, Shown: shown("invoice_void", "invoice_send")}, "+invoice_list -invoice_void(already shown) -big_invoice(over the token budget) -invoice_send(already shown) =101"},
-		{"far behind what is shown", "void the invoice", SelectConfig{Shown: shown("invoice_void", "invoice_send")}, "-invoice_void(already shown) -big_invoice(score below the floor) -invoice_list(score below the floor) -invoice_send(already shown) =0"},
+		{"large gives way", "invoice", SelectConfig{Tokens: 350}, "+invoice_send +invoice_list +invoice_void -big_invoice(over the token budget) =303"},
+		{"count", "invoice", SelectConfig{Tools: 1, Tokens: 5000}, "+invoice_send -big_invoice(enough tools) -invoice_list(enough tools) -invoice_void(enough tools) =100"},
+		{"shown", "void the invoice", SelectConfig{Tokens: 350, Floor: -1, Margin: -1, Shown: shown("invoice_void", "invoice_send")}, "+invoice_list -invoice_void(already shown) -invoice_send(already shown) -big_invoice(over the token budget) =101"},
+		{"the one that fits is shown", "void the invoice", SelectConfig{Tokens: 350, Floor: -1, Margin: 0.01, Shown: shown("invoice_void")}, "-invoice_void(already shown) -invoice_send(a tool on view fits better) -big_invoice(a tool on view fits better) -invoice_list(a tool on view fits better) =0"},
+		{"beyond the window", "void the invoice", SelectConfig{Tokens: 5000, Floor: -1, Margin: -1, Window: 2, Shown: shown("invoice_void")}, "+invoice_send -invoice_void(already shown) -big_invoice(too far down the ranking) -invoice_list(too far down the ranking) =100"},
+		{"far behind what is shown", "void the invoice", SelectConfig{Margin: -1, Floor: 0.9, Shown: shown("invoice_void", "invoice_send")}, "-invoice_void(already shown) -invoice_send(already shown) -big_invoice(score below the floor) -invoice_list(score below the floor) =0"},
 		{"always", "weather", SelectConfig{Always: []string{"mail_send", "nope", "mail_send"}}, "+mail_send +weather_now ?nope =207"},
 		{"always and shown", "weather", SelectConfig{Always: []string{"mail_send"}, Shown: shown("mail_send")}, "+weather_now =103"},
 		{"always over budget", "weather", SelectConfig{Always: []string{"big_invoice"}, Tokens: 200}, "+big_invoice -weather_now(over the token budget) =1155 over"},
 		{"always is not dropped for its hit", "weather", SelectConfig{Always: []string{"weather_now"}}, "+weather_now =103"},
-		{"floor", "void the invoice", SelectConfig{Tokens: 5000}, "+invoice_void -big_invoice(score below the floor) -invoice_list(score below the floor) -invoice_send(score below the floor) =102"},
-		{"named beats floor", "void the invoice, then weather_now", SelectConfig{Floor: 2, Tokens: 5000}, "+weather_now -invoice_void(score below the floor) -big_invoice(score below the floor) -invoice_list(score below the floor) -invoice_send(score below the floor) =103"},
+		{"floor", "void the invoice", SelectConfig{Tokens: 5000}, "+invoice_void -invoice_send(score below the floor) -big_invoice(score below the floor) -invoice_list(score below the floor) =102"},
+		{"named beats floor", "void the invoice, then weather_now", SelectConfig{Floor: 2, Tokens: 5000}, "+weather_now -invoice_void(score below the floor) -invoice_send(score below the floor) -big_invoice(score below the floor) -invoice_list(score below the floor) =103"},
 		{"per tool", "weather", SelectConfig{PerTool: 7}, "+weather_now =110"},
 	} {
 		got := printed(ix, Select(ix, ix.Search(Text(x.query), 10), x.cfg, bytesOf))

@@ -1,6 +1,7 @@
 package retrieval
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -17,6 +18,9 @@ type words struct {
 	text string
 	pos  int
 	buf  [maxWord + utf8.UTFMax]byte
+	root [1 + maxWord + utf8.UTFMax]byte
+	// plain says that the latest word is ASCII throughout.
+	plain bool
 }
 
 type class uint8
@@ -70,6 +74,7 @@ func (w *words) peek(at int) (r rune, size int, c class) {
 func (w *words) next() []byte {
 	for {
 		word, ascii := w.raw()
+		w.plain = ascii
 		if word == nil {
 			return nil
 		}
@@ -81,6 +86,14 @@ func (w *words) next() []byte {
 		}
 		return word
 	}
+}
+
+// stem returns the term of a word's stem: stemMark and the stem. The bytes are
+// valid until the following call.
+func (w *words) stem(word []byte) []byte {
+	w.root[0] = stemMark
+	n := copy(w.root[1:], stem(word, w.plain))
+	return w.root[:1+n]
 }
 
 // raw returns the next word before stop words and plurals are seen to, and
@@ -162,21 +175,95 @@ func stop(word []byte) bool {
 	return is
 }
 
-var stopWords = func() map[string]struct{} {
+var stopWords = wordSet(`a an and are as at be been by can could did do does for from had has have how i if in into is it its me my
+	no not of on or our please s she so such that the their them then there these they this to us was we were what when where which who will
+	with would you your`)
+
+// stemMark begins a stem among the terms of an index; no word has it.
+const stemMark = '~'
+
+// stemEndings are cut off by stem, the first that leaves enough of the word.
+var stemEndings = [...]string{"ations", "ation", "ings", "ing", "ied", "ed", "er", "ers", "or", "ors", "ment", "ly", "e", "ion", "al", "y", "s"}
+
+// stem returns what is left of a word in lower case when an ending of English
+// inflection is cut off: booking, booked and book have one stem. It is a prefix
+// of the word and at least three letters long, four before an ending of one
+// letter; short words and words of other scripts are left as they are.
+func stem(word []byte, ascii bool) []byte {
+	if len(word) <= 4 || !ascii {
+		return word
+	}
+	for _, end := range stemEndings {
+		n := len(word) - len(end)
+		if n < 3 || n < 4 && len(end) == 1 || string(word[n:]) != end {
+			continue
+		}
+		// stopp-ed is stop, but sell-ing, pass-ed and buzz-er keep both letters
+		if c := word[n-1]; n > 3 && c == word[n-2] && c != 'l' && c != 's' && c != 'z' {
+			n--
+		}
+		return word[:n]
+	}
+	return word
+}
+
+// filler says whether a word of a query is about the asking rather than about
+// what is asked for. In the text of a tool such words count.
+func filler(word []byte) bool {
+	if len(word) > 7 {
+		return false
+	}
+	_, is := fillers[string(word)]
+	return is
+}
+
+var fillers = func() map[string]struct{} {
 	m := make(map[string]struct{})
-	for _, w := range [...]string{
-		"a", "an", "and", "are", "as", "at", "be", "been", "by", "can", "could",
-		"did", "do", "does", "for", "from", "had", "has", "have", "how", "i",
-		"if", "in", "into", "is", "it", "its", "me", "my", "no", "not", "of",
-		"on", "or", "our", "please", "s", "she", "so", "such", "that", "the",
-		"their", "them", "then", "there", "these", "they", "this", "to", "us",
-		"was", "we", "were", "what", "when", "where", "which", "who", "will",
-		"with", "would", "you", "your",
-	} {
-		m[w] = struct{}{}
+	for w := range wordSet(`able about above again against also am any because being below both but d doing during each few finally give going
+		having he hello help her here hers hey hi him his im just kindly know lastly let like ll look looking m may maybe might more most much
+		must need now ok okay once only other own perhaps re ready really same should since some still sure t tell than thank thanks they
+		those through too until ve very want wanted while`) {
+		m[string(singular([]byte(w)))] = struct{}{} // as a query has them
 	}
 	return m
 }()
+
+func wordSet(words string) map[string]struct{} {
+	m := make(map[string]struct{})
+	for w := range strings.FieldsSeq(words) {
+		m[w] = struct{}{}
+	}
+	return m
+}
+
+// spaced writes a name as words: camel case and joints become spaces.
+func spaced(name string) string {
+	var b strings.Builder
+	var last, before class
+	for i, r := range name {
+		c := classOf(r)
+		switch {
+		case r == '_' || r == '-' || r == '.' || r == '/':
+			b.WriteByte(' ')
+			last, before = other, other
+			continue
+		case c == upper && (last == lower || last == digit):
+			b.WriteByte(' ')
+		case c == lower && last == upper && before == upper:
+			// the capital before belongs to this word: HTTPServer
+			s := b.String()
+			_, size := utf8.DecodeLastRuneInString(s)
+			head, tail := s[:len(s)-size], s[len(s)-size:]
+			b.Reset()
+			b.WriteString(head)
+			b.WriteByte(' ')
+			b.WriteString(tail)
+		}
+		b.WriteString(name[i : i+utf8.RuneLen(r)])
+		last, before = c, last
+	}
+	return b.String()
+}
 
 // sentence cuts the first sentence off a text: up to white space after a full
 // stop, question or exclamation mark, or up to a line break. Both parts are

@@ -17,6 +17,17 @@ func allWords(text string) []string {
 	return out
 }
 
+// allTerms are the words of a text and their stems.
+func allTerms(text string) []string {
+	var out []string
+	w := words{text: text}
+	for x := w.next(); x != nil; x = w.next() {
+		out = append(out, string(x))
+		out = append(out, string(w.stem(x)))
+	}
+	return out
+}
+
 func TestWords(t *testing.T) {
 	for _, x := range []struct{ text, want string }{
 		{"", ""},

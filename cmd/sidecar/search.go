@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -32,7 +33,8 @@ func newSearchCmd() *cobra.Command {
 		Long: `Find tools of a catalog for a text, and say why.
 
 The words of QUERY are joined with spaces. A tool named in the text comes
-first. Tools that share no word with it are not listed.`,
+first. Tools that neither share a word with it nor are near it in meaning are
+not listed.`,
 		Example: `  sidecar search "refund the broken order"
   sidecar search --catalog tools.json -k 10 --explain "open incidents of this week"
   sidecar search --catalog demo --json "book a flight" | jq -r '.hits[].name'`,
@@ -151,9 +153,9 @@ func search(c *catalog.Catalog, text string, k int, count *tokenizer.Tokenizer) 
 			Tokens: count.Count(string(t.Raw)), Summary: t.Description,
 		}
 		for _, why := range h.Why {
-			field := why.Field.String()
-			if why.Kind == retrieval.ReasonNamed {
-				field = "named in the query"
+			field := why.Kind.String()
+			if why.Kind == retrieval.ReasonTerm {
+				field = why.Field.String()
 			}
 			hit.Why = append(hit.Why, searchReason{why.Term, field, round3(why.Score)})
 		}
@@ -167,7 +169,7 @@ func round3(x float64) float64 { return float64(int(x*1000+0.5)) / 1000 }
 func (r *searchReport) print(w io.Writer, explain bool) error {
 	var b strings.Builder
 	if len(r.Hits) == 0 {
-		fmt.Fprintf(&b, "no tool of %s (%d tools) shares a word with %q\n", r.Catalog, r.Tools, r.Query)
+		fmt.Fprintf(&b, "no tool of %s (%d tools) shares a word with %q or is near it in meaning\n", r.Catalog, r.Tools, r.Query)
 		_, err := io.WriteString(w, b.String())
 		return err
 	}
@@ -190,24 +192,26 @@ func (r *searchReport) print(w io.Writer, explain bool) error {
 	return err
 }
 
-// brief names the words that counted most, each once.
+// brief names the words that counted most, each once and without their stems.
 func (h *searchHit) brief() string {
 	if h.Named {
 		return "named in the query"
 	}
 	const most = 4
 	var words []string
-	seen := make(map[string]bool)
 	for _, why := range h.Why {
-		if seen[why.Term] {
+		root, stem := strings.CutSuffix(why.Term, "-")
+		if why.Term == "" || why.Score < 0 || slices.ContainsFunc(words, func(w string) bool { return w == why.Term || stem && strings.HasPrefix(w, root) }) {
 			continue
 		}
-		seen[why.Term] = true
 		if len(words) == most {
 			words = append(words, "…")
 			break
 		}
 		words = append(words, why.Term)
+	}
+	if len(words) == 0 {
+		return "meaning"
 	}
 	return strings.Join(words, " ")
 }

@@ -39,7 +39,7 @@ func TestSearchTable(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	out, _, err = runSearch(t, "xyzzy")
-	if err != nil || out != "no tool of demo (3200 tools) shares a word with \"xyzzy\"\n" {
+	if err != nil || out != "no tool of demo (3200 tools) shares a word with \"xyzzy\" or is near it in meaning\n" {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

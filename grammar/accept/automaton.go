@@ -34,6 +34,7 @@ type Automaton struct {
 	mu     sync.Mutex // guards all below, and the making of what rows hold
 	m      *machine
 	states map[config]State
+	gone   map[config]bool // met, and not alive
 	bytes  int
 	made   int // steps
 	kept   int // bytes, as of some of the last 64 steps
@@ -57,7 +58,7 @@ func Compile(ctx context.Context, schema []byte, o Options) (*Automaton, error) 
 	if err != nil {
 		return nil, err
 	}
-	a := &Automaton{limits: m.limits, schema: slices.Clone(schema), options: o, m: m, states: map[config]State{}}
+	a := &Automaton{limits: m.limits, schema: slices.Clone(schema), options: o, m: m, states: map[config]State{}, gone: map[config]bool{}}
 	a.rows.Store(&[]*[rowsPerPage]row{new([rowsPerPage]row)})
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -135,8 +136,14 @@ func (a *Automaton) step(s State, b byte, room int) (State, error) {
 	if err != nil {
 		return 0, err
 	}
-	if c != dead && !a.m.alive(c) {
-		c = dead
+	if _, known := a.states[c]; !known {
+		if gone := a.gone[c]; gone || !a.m.alive(c) {
+			if !gone {
+				a.gone[c] = true
+				a.bytes += 40
+			}
+			c = dead
+		}
 	}
 	if err := a.m.exceeded(); err != nil {
 		return 0, err

@@ -176,11 +176,3 @@ func TestHostile(t *testing.T) {
 		}
 	}
 }
-
-func TestCancel(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := Compile(ctx, []byte(`{}`), Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-}

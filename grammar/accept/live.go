@@ -421,7 +421,7 @@ func (l *liveness) outcomes(r *reader, q lexical.State, f func(class uint32) ans
 		best = better(best, f(l.m.classAt(r, o)))
 		return best == surely
 	}
-	if r.lex.Near(q, try) {
+	if !r.lex.OnlyLists() && r.lex.Near(q, try) {
 		return surely
 	}
 	found, exact := r.lex.Reachable(q)
@@ -973,6 +973,15 @@ const maxTally = 128
 func (l *liveness) numbers(top uint32, p *part, q lexical.State) answer {
 	if len(p.tally.nums) > maxTally {
 		return perhaps
+	}
+	// Most often it may end right here, or after a digit.
+	lex := p.tally.lex
+	for _, near := range [...]lexical.State{q, lex.Step(q, '0'), lex.Step(q, '1')} {
+		if lex.Complete(near) {
+			if out := l.m.numberOutcome(p, lex.Truth(near)); out.fits && l.leave(top, out, 0) == surely {
+				return surely
+			}
+		}
 	}
 	found, exact := p.tally.lex.Reachable(q)
 	best := answerIf(exact)

@@ -42,6 +42,8 @@ type machine struct {
 	derived    map[derivation]expr
 	work       int // formulas looked at in this step
 	live       *liveness
+	shut       map[uint64]bool         // see closedTo
+	starts     map[startOf]*[256]uint8 // see first
 }
 
 type exprList []expr

@@ -139,7 +139,8 @@ func (m *machine) common(texts, words []uint32) *lexical.Strings {
 	lex := commonReaders.byFormat[name]
 	if lex == nil {
 		var err error
-		if lex, err = lexical.NewStrings(preds, nil, lexical.Limits{}); err != nil {
+		// Looking ahead is exact in the first half: a date-time takes 8 MB.
+		if lex, err = lexical.NewStrings(preds, nil, lexical.Limits{Bytes: 64 << 20}); err != nil {
 			return nil
 		}
 		commonReaders.byFormat[name] = lex
@@ -460,11 +461,12 @@ func floor(v *big.Rat) *big.Int { return new(big.Int).Div(v.Num(), v.Denom()) }
 
 // A tally reads numbers and tells apart what some formulas ask about them.
 type tally struct {
-	lex  *lexical.Numbers
-	nums []uint32 // predicates, in the order of lex
-	at   map[uint32]int
-	ids  map[lexical.Vector]uint32
-	list []lexical.Vector
+	lex     *lexical.Numbers
+	nums    []uint32 // predicates, in the order of lex
+	at      map[uint32]int
+	ids     map[lexical.Vector]uint32
+	list    []lexical.Vector
+	classes map[lexical.State]*[256]uint8 // see digits
 }
 
 // tallyOf makes the tally of a part about numbers.

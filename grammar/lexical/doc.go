@@ -12,9 +12,10 @@
 // that a machine may serve many goroutines.
 //
 // The files are steps: charset holds sets of characters, parse reads a pattern,
-// program prepares it, term takes its derivatives, predicate and format name
-// sets, text runs predicates over characters, spelling reads characters from
-// bytes, reach looks ahead, number is about numbers alone.
+// program prepares it, term takes its derivatives; predicate and format name
+// sets, late and idn decide what is no pattern; text runs predicates over
+// characters, spelling reads characters from bytes, reach looks ahead. number
+// and numreach do all that for numbers.
 //
 // Not decided, and refused with the pattern's offset: backreferences, a
 // lookahead inside a lookbehind, \p of a property that the unicode package has

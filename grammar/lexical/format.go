@@ -10,7 +10,7 @@ import (
 //
 //	date date-time time          RFC 3339 with leap years; second 60 only where it is 23:59 UTC
 //	duration                     RFC 3339 appendix A
-//	email idn-email              RFC 5321 mailbox, RFC 6531 characters; 64 characters before the @, 254 in all
+//	email idn-email              RFC 5321 mailbox, RFC 6531 characters; 64 characters before the @, an escape as one, 254 in all
 //	hostname idn-hostname        RFC 1123, 253 characters; labels of other characters by IDNA 2008 (see idn.go)
 //	ipv4 ipv6                    RFC 2673 dotted quad, RFC 4291 without a zone
 //	uri uri-reference            RFC 3986
@@ -183,7 +183,7 @@ func offsetPassed(hhmm, offset string) string {
 }
 
 func mailbox(atom, quoted, host string) string {
-	return `(?=[^]{1,64}@[^@]*$)(?:[` + atom + `]+(?:\.[` + atom + `]+)*|"(?:[` + quoted + `]|\\[ -~])*")@` +
+	return `(?:(?=[^@]{1,64}@)[` + atom + `]+(?:\.[` + atom + `]+)*|"(?:[` + quoted + `]|\\[ -~]){0,62}")@` +
 		`(?:` + host + `|\[(?:` + ipv4Text + `|IPv6:` + ipv6Text + `)\])`
 }
 

@@ -222,6 +222,11 @@ func tenTo(e int64) *big.Rat {
 	return new(big.Rat).SetInt(p)
 }
 
+// magnitude is the decimal logarithm of a positive number, to within 1.
+func magnitude(v *big.Rat) int64 {
+	return int64(v.Num().BitLen()-v.Denom().BitLen()) * 30103 / 100000
+}
+
 // maxSpread is how far apart powers of ten may be that are tried one by one.
 const maxSpread = 2000
 
@@ -238,15 +243,14 @@ func (r *numberReach) scaled(neg bool, p piece) {
 			}
 		case multipleOf:
 			if v := q.value; v.Sign() > 0 {
-				log := int64(v.Num().BitLen()-v.Denom().BitLen()) * 3 / 10
-				low = min(low, log-2)
+				low = min(low, magnitude(v)-2)
 				wide.Mul(wide, v.Num()) // the least common multiple divides it
 			}
 		}
 	}
 	if n.stepped {
 		narrow := new(big.Rat).Sub(p.hi, p.lo)
-		high += int64(wide.BitLen())*3/10 + 2 + int64(narrow.Denom().BitLen()-narrow.Num().BitLen())*3/10 + 2
+		high += magnitude(new(big.Rat).SetInt(wide)) + 2 - magnitude(narrow) + 2
 	}
 	if high-low > maxSpread {
 		r.exact = false
@@ -376,9 +380,9 @@ func leastCommon(a, b *big.Rat) *big.Rat {
 // offLattice is a decimal between lo and hi that is a multiple of no step.
 func offLattice(lo, hi *big.Rat, steps []*big.Rat) *big.Rat {
 	wide := new(big.Rat).Sub(hi, lo)
-	e := int64(wide.Num().BitLen()-wide.Denom().BitLen())*3/10 - 1
+	e := magnitude(wide) - 1
 	for _, s := range steps {
-		e = min(e, int64(s.Num().BitLen()-s.Denom().BitLen())*3/10-1)
+		e = min(e, magnitude(s)-1)
 	}
 	for ; ; e-- {
 		unit := tenTo(e)

@@ -58,10 +58,14 @@ func compile(src string) (*predicate, error) {
 // Length is the strings of min to max characters, counted as code points; a
 // max of -1 is no bound.
 func Length(min, max int) Predicate {
-	if min < 0 {
+	const most = 1 << 40 // more than any text has
+	switch {
+	case min < 0:
 		min = 0
+	case min > most:
+		min = most
 	}
-	if max < 0 {
+	if max < 0 || max > most {
 		max = -1
 	}
 	return Predicate{&predicate{key: fmt.Sprintf("length %d %d", min, max), min: min, max: max}}
@@ -71,7 +75,7 @@ func Length(min, max int) Predicate {
 func OneOf(values []string) Predicate {
 	vs := make([]string, len(values))
 	for i, v := range values {
-		vs[i] = string([]rune(v))
+		vs[i] = decoded(v)
 	}
 	slices.Sort(vs)
 	vs = slices.Compact(vs)

@@ -40,7 +40,10 @@ func (s *Strings) Reachable(q State) (found []Outcome, exact bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b, count := s.split(q)
-	l := s.lookAhead(b, count)
+	l, ok := s.reachListed(b)
+	if !ok {
+		l = s.lookAhead(b, count)
+	}
 	if s.bytes+s.x.memory() <= s.lim.Bytes/2 {
 		s.reached.Store(q, l)
 		s.bytes += 100

@@ -58,12 +58,13 @@ type form struct {
 
 type base struct {
 	form
-	id       uint32
-	pages    [8]atomic.Pointer[[32]atomic.Uint32] // by byte: id of the next base, 2 bits of characters read; 0 not known
-	outcomes []atomic.Pointer[Outcome]            // closed: by span
-	free     atomic.Int32                         // plain: as text.free
-	live     []*predicate                         // free: those that only their length can still fail
-	ways     *ways                                // see reach.go; guarded by mu
+	id             uint32
+	pages          [8]atomic.Pointer[[32]atomic.Uint32] // by byte: id of the next base, 2 bits of characters read; 0 not known
+	outcomes       []atomic.Pointer[Outcome]            // closed: by span
+	free           atomic.Int32                         // plain: as text.free
+	live           []*predicate                         // free: those that only their length can still fail
+	ways           *ways                                // see reach.go; guarded by mu
+	sorted, listed *[256]uint8                          // see classes.go; guarded by mu
 }
 
 const deadEnd = 3 // an edge: the byte doesn't fit
@@ -575,10 +576,8 @@ func (s *Strings) findFree(b *base) int32 {
 		free = 1
 		t := s.x.all[b.text]
 		for i, p := range s.x.preds {
-			if run := s.x.runs[i]; run < 0 || s.x.runners[run].accepts(t.states[run]) {
-				if p.values == nil {
-					b.live = append(b.live, p)
-				}
+			if p.values == nil && s.x.holdsBut(t, i) {
+				b.live = append(b.live, p)
 			}
 		}
 	}

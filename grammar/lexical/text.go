@@ -1,6 +1,7 @@
 package lexical
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"sort"
@@ -66,7 +67,6 @@ type text struct {
 func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 	x := &texts{lim: lim, index: map[string]int32{}}
 	byProg := map[string]int{}
-	lists := map[string][]int{}
 	for i, p := range preds {
 		p := p.get()
 		x.preds = append(x.preds, p)
@@ -96,7 +96,8 @@ func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 			x.scan = append(x.scan, -1)
 		}
 		for _, v := range p.values {
-			lists[v] = append(lists[v], i)
+			x.words = append(x.words, word{text: v, label: -1, in: []int{i}})
+			x.bytes += 8
 		}
 		for _, cut := range [...]int{p.min, p.max + 1} {
 			if cut > 0 {
@@ -106,25 +107,11 @@ func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 	}
 	slices.Sort(x.cuts)
 	x.cuts = slices.Compact(x.cuts)
-	labels := map[string]int{}
 	for i, n := range names {
-		n = string([]rune(n))
-		if _, twice := labels[n]; !twice {
-			labels[n] = i
-			if _, ok := lists[n]; !ok {
-				lists[n] = nil
-			}
-		}
+		x.words = append(x.words, word{text: decoded(n), label: i})
 	}
-	for v, in := range lists {
-		w := word{text: v, label: -1, in: in}
-		if l, ok := labels[v]; ok {
-			w.label = l
-		}
-		x.words = append(x.words, w)
-		x.bytes += 64 + 8*len(in)
-	}
-	slices.SortFunc(x.words, func(a, b word) int { return strings.Compare(a.text, b.text) })
+	x.words = sortWords(x.words)
+	x.bytes += 64 * len(x.words)
 	if !x.partition() {
 		return nil, &LimitError{"work", lim.Work}
 	}
@@ -140,6 +127,31 @@ func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
 		return nil, &LimitError{"bytes", lim.Bytes}
 	}
 	return x, nil
+}
+
+// decoded is s as encoding/json would have it of a string.
+func decoded(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
+}
+
+// sortWords makes one word of equal ones. Of two labels the first counts.
+func sortWords(ws []word) []word {
+	slices.SortFunc(ws, func(a, b word) int { return cmp.Or(strings.Compare(a.text, b.text), cmp.Compare(a.label, b.label)) })
+	out := ws[:0]
+	for _, w := range ws {
+		if n := len(out); n > 0 && out[n-1].text == w.text {
+			if out[n-1].label < 0 {
+				out[n-1].label = w.label
+			}
+			out[n-1].in = append(out[n-1].in, w.in...)
+			continue
+		}
+		out = append(out, w)
+	}
+	return out
 }
 
 func (x *texts) memory() int {
@@ -377,9 +389,7 @@ func (x *texts) settle(t *text) {
 }
 
 func (x *texts) reached(what string, max int) int32 {
-	if x.limit == nil {
-		x.limit = &LimitError{what, max}
-	}
+	x.limit = &LimitError{what, max}
 	return -1
 }
 
@@ -448,23 +458,27 @@ func (x *texts) vector(t *text, count int) Vector {
 	bits := make([]byte, (len(x.preds)+7)/8)
 	for i, p := range x.preds {
 		ok := count >= p.min && (p.max < 0 || count <= p.max)
-		if ok && x.runs[i] >= 0 {
-			ok = x.runners[x.runs[i]].accepts(t.states[x.runs[i]])
-		}
 		if ok && p.values != nil {
 			w := x.word(t)
 			ok = w != nil && slices.Contains(w.in, i)
 		}
-		if ok && x.scan[i] >= 0 {
-			ok = x.scans[x.scan[i]].accepts(t.scans[x.scan[i]])
-		}
-		if ok {
+		if ok && x.holdsBut(t, i) {
 			bits[i/8] |= 1 << (i % 8)
 		}
 	}
 	t.vectors[span] = Vector(bits)
 	x.bytes += len(bits)
 	return Vector(bits)
+}
+
+// holdsBut tells whether predicate i holds for t as a whole, but for its length
+// and its values.
+func (x *texts) holdsBut(t *text, i int) bool {
+	if run := x.runs[i]; run >= 0 && !x.runners[run].accepts(t.states[run]) {
+		return false
+	}
+	scan := x.scan[i]
+	return scan < 0 || x.scans[scan].accepts(t.scans[scan])
 }
 
 // isFree tells whether every character leads from t to t.

@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/toolsidecar/sidecar/models/embedding"
 	"github.com/toolsidecar/sidecar/retrieval"
 )
 
@@ -48,7 +49,9 @@ func New(name string, tools []retrieval.Tool) (*Catalog, error) {
 }
 
 func newCatalog(name string, tools []retrieval.Tool, client int) (*Catalog, error) {
-	ix, err := retrieval.NewIndex(tools, retrieval.Config{})
+	cfg := retrieval.Default()
+	cfg.Space = space()
+	ix, err := retrieval.NewIndex(tools, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("catalog %s: %w", name, err)
 	}
@@ -63,6 +66,12 @@ func newCatalog(name string, tools []retrieval.Tool, client int) (*Catalog, erro
 	c.bytes += ix.Bytes()
 	return c, nil
 }
+
+// space is where tools and queries get their vectors unless told otherwise.
+var space = sync.OnceValue(func() *retrieval.Space {
+	t := embedding.Default()
+	return &retrieval.Space{Name: "static", Dim: t.Dim(), Embed: t.Embed}
+})
 
 // Name says where the catalog comes from, for people.
 func (c *Catalog) Name() string { return c.name }

@@ -69,12 +69,14 @@ func (s *stages) constrain(t *turn) error {
 		return nil
 	}
 	if !t.info.StructuralTag {
-		t.record.Constraint, t.record.Fallback = "checked", "no structural tag: "+t.info.TagReason
+		t.record.Constraint = "checked"
+		t.record.fallBack("no structural tag: " + t.info.TagReason)
 		return nil
 	}
 	emitted, err := grammar.Tag(syntax(t.info.Family), tools, t.choice, grammar.Engine{Name: "xgrammar", Version: t.info.XGrammar()})
 	if err != nil {
-		t.record.Constraint, t.record.Fallback = "checked", err.Error()
+		t.record.Constraint = "checked"
+		t.record.fallBack(err.Error())
 		return nil
 	}
 	t.emitted = emitted

@@ -21,10 +21,56 @@ func (s *stages) late(t *turn) int {
 	return n
 }
 
+// epoch says why the conversation's prompt should start anew, "" when it should
+// not. It does so at a message of the user only: within a tool loop the prompt
+// stays. Beyond the bound of late tools the price decides, beyond twice the bound
+// the bound.
+func (s *stages) epoch(t *turn) string {
+	last := t.conv.Len() - 1
+	late := s.late(t)
+	if late <= s.cfg.MaxLate || last < 0 || t.messages[last].Role != "user" {
+		return ""
+	}
+	if late > 2*s.cfg.MaxLate {
+		return fmt.Sprintf("the late tools have %d tokens, more than twice %d", late, s.cfg.MaxLate)
+	}
+	called := map[string]bool{}
+	e := prefix.Epoch{Prompt: s.tokens(t.set, t.conv.Shown())}
+	turns := 0
+	for i := range t.messages {
+		m := &t.messages[i]
+		n := s.cfg.Counter.Count(t.conv.Text(i))
+		e.Prompt += n
+		if m.Role != "assistant" {
+			continue
+		}
+		turns++
+		e.Output += n
+		for _, k := range m.Calls {
+			called[k.Name] = true
+		}
+	}
+	if turns == 0 {
+		return ""
+	}
+	e.Output /= turns
+	e.Turns = prefix.Expected(turns)
+	for i := range t.conv.Len() {
+		for _, b := range t.conv.Late(i) {
+			e.Dead += s.tokens(t.set, slices.DeleteFunc(slices.Clone(b.Tools), func(tool prefix.Shown) bool { return called[tool.Name] }))
+		}
+	}
+	saves := e.Saves()
+	if saves <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d tokens of tools that nobody calls, over %d expected turns, cost %.0f tokens of prefill more than a new prompt", e.Dead, e.Turns, saves)
+}
+
 func (s *stages) tokens(set *catalog.Catalog, shown []prefix.Shown) int {
 	n := 0
 	for _, tool := range shown {
-		if i, ok := set.Index().Lookup(tool.Name); ok {
+		if i, ok := set.Index().Lookup(tool.Name); ok && tool.JSON == string(set.Index().Tool(i).Raw) {
 			n += set.Costs(s.cfg.Counter.Name()).Of(set.Index(), i, s.cfg.Counter.Count)
 			continue
 		}
@@ -70,6 +116,12 @@ func (s *stages) allTokens(set *catalog.Catalog) int {
 
 func shown(t *retrieval.Tool) prefix.Shown {
 	return prefix.Shown{Name: t.Name, JSON: string(t.Raw)}
+}
+
+// CoreTokens is the price of a front block without pins: tool_search and the
+// directory of a catalog that doesn't fit in tokens.
+func CoreTokens(ix *retrieval.Index, tokens int, count func(string) int) int {
+	return count(searchTool) + count(directory(ix, true, min(directoryTokens, tokens/3), count))
 }
 
 // directoryTokens bounds the directory of the front block; a third of --tool-tokens

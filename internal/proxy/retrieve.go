@@ -67,9 +67,9 @@ func (s *stages) retrieve(t *turn) error {
 	}
 	front := t.conv.Front()
 	budget := s.cfg.Tokens - s.tokens(t.set, front.Tools) - s.cfg.Counter.Count(front.Directory)
-	sel := s.choose(t, hits, always, visible, max(budget, 1))
+	sel := s.choose(t, hits, always, visible, max(budget, 1), len(q.Clauses))
 	if needed && len(sel.Tools) == 0 && len(hits) > 0 { // none fits the budget
-		sel = s.choose(t, hits, []string{ix.Tool(hits[0].Tool).Name}, visible, max(budget, 1))
+		sel = s.choose(t, hits, []string{ix.Tool(hits[0].Tool).Name}, visible, max(budget, 1), 1)
 	}
 	for _, block := range recorded {
 		t.record.Retry = true
@@ -98,10 +98,10 @@ func (t *turn) visible() map[string]bool {
 }
 
 // choose selects from hits within tokens, behind the names that are always taken
-// and without those that are visible.
-func (s *stages) choose(t *turn, hits []retrieval.Hit, always []string, visible map[string]bool, tokens int) retrieval.Selection {
+// and without those that are visible. wishes is how many things the query asks for.
+func (s *stages) choose(t *turn, hits []retrieval.Hit, always []string, visible map[string]bool, tokens, wishes int) retrieval.Selection {
 	return retrieval.Select(t.set.Index(), hits, retrieval.SelectConfig{
-		Tools: s.cfg.TopK, Tokens: tokens, Always: always, Costs: t.set.Costs(s.cfg.Counter.Name()),
+		Tools: s.cfg.TopK, Tokens: tokens, Wishes: wishes, Slim: true, Always: always, Costs: t.set.Costs(s.cfg.Counter.Name()),
 		Shown: func(name string) bool { return visible[name] },
 	}, s.cfg.Counter.Count)
 }
@@ -125,8 +125,9 @@ func (s *stages) usable(t *turn, i int) bool {
 // add fills a block with the tools selected and appends it behind the last
 // message.
 func (t *turn) add(block *prefix.Block, sel retrieval.Selection) {
+	ix := t.set.Index()
 	for _, i := range sel.Tools {
-		block.Tools = append(block.Tools, shown(t.set.Index().Tool(i)))
+		block.Tools = append(block.Tools, prefix.Shown{Name: ix.Tool(i).Name, JSON: string(sel.JSON(ix, i))})
 	}
 	last := t.conv.Len() - 1
 	t.conv.Decide(last, t.conv.Text(last), t.conv.Replaced(last), append(slices.Clone(t.conv.Late(last)), block)...)
@@ -213,11 +214,16 @@ func searchText(q retrieval.Query, sel retrieval.Selection, ix *retrieval.Index)
 func (s *stages) explain(t *turn, sel retrieval.Selection, hits []retrieval.Hit) {
 	ix := t.set.Index()
 	for _, i := range sel.Tools {
-		c := Chosen{Name: ix.Tool(i).Name, Tokens: t.set.Costs(s.cfg.Counter.Name()).Of(ix, i, s.cfg.Counter.Count), Why: "must be callable"}
+		costs := t.set.Costs(s.cfg.Counter.Name())
+		c := Chosen{Name: ix.Tool(i).Name, Tokens: costs.Of(ix, i, s.cfg.Counter.Count), Why: "must be callable"}
 		for _, h := range hits {
 			if h.Tool == i {
 				c.Score, c.Why = h.Score, why(h)
 			}
+		}
+		if slices.Contains(sel.Slimmed, i) {
+			c.Tokens = costs.Slim(ix, i, s.cfg.Counter.Count)
+			c.Why += "; slimmed"
 		}
 		t.record.Added = append(t.record.Added, c)
 		t.record.AddedTokens += c.Tokens
@@ -242,6 +248,8 @@ func why(h retrieval.Hit) string {
 			words = append(words, "server "+r.Term)
 		case retrieval.ReasonTerm:
 			words = append(words, fmt.Sprintf("%s in %s", r.Term, r.Field))
+		default:
+			words = append(words, r.Kind.String())
 		}
 	}
 	return strings.Join(words, ", ")

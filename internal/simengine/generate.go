@@ -55,12 +55,17 @@ func (e *Engine) plan(g *generation, index int) (*choice, error) {
 		binary.LittleEndian.PutUint64(b[:], v)
 		h.Write(b[:])
 	}
-	text := e.compose(g, tr, h.Sum64())
+	seed := h.Sum64()
+	format := g.format(e)
+	text := e.compose(g, tr, format, seed)
 	if e.cfg.Reasoning && g.constraint == nil && !g.native.forced() && e.family.ThinkOpen != "" && !tr.thought {
 		text = e.family.ThinkOpen + "\n" + tr.think() + "\n" + e.family.ThinkClose + "\n\n" + text
 	}
 	c := &choice{finish: "stop"}
 	ids := e.encodeOutput(text)
+	if format != nil {
+		ids = e.hold(format, tr, ids, seed, g.maxTokens)
+	}
 	c.read(e, ids)
 	if i, s := firstStop(c.text, g.stop); i >= 0 {
 		end := i
@@ -138,16 +143,20 @@ func indexBefore(text, mark string, before int) int {
 	return i
 }
 
+// format is what the answer is held to, nil if to nothing.
+func (g *generation) format(e *Engine) *format {
+	if n := g.native; n.forced() {
+		return toolChoiceFormat(e.family.CallBegin, e.family.CallEnd(), n.tools, n.named, n.choice == "named" || !n.parallel)
+	}
+	return g.constraint
+}
+
 // compose writes the whole text of a choice.
-func (e *Engine) compose(g *generation, tr *transcript, seed uint64) string {
+func (e *Engine) compose(g *generation, tr *transcript, format *format, seed uint64) string {
 	p := newPolicy(tr, seed, g.parallel)
 	c := &constrained{p: p, rng: rand.New(rand.NewPCG(seed, 1)), tools: make(map[string]*tool)}
 	for _, t := range tr.tools {
 		c.tools[t.name] = t
-	}
-	format := g.constraint
-	if n := g.native; n.forced() {
-		format = toolChoiceFormat(e.family.CallBegin, e.family.CallEnd(), n.tools, n.named, n.choice == "named" || !n.parallel)
 	}
 	if format != nil {
 		c.write(format)

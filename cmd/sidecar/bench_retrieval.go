@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	retrievalbench "github.com/toolsidecar/sidecar/bench/retrieval"
+	"github.com/toolsidecar/sidecar/internal/catalog"
+	"github.com/toolsidecar/sidecar/internal/proxy"
+	"github.com/toolsidecar/sidecar/models/tokenizer"
+	"github.com/toolsidecar/sidecar/retrieval"
+)
+
+// retrievalFlags are what 'bench retrieval' was told.
+type retrievalFlags struct {
+	catalogs   []string
+	queries    string
+	names      string
+	ks         []int
+	tokenCap   int
+	vocabulary string
+	json       string
+	perQuery   string
+}
+
+func newBenchRetrievalCmd() *cobra.Command {
+	var o retrievalFlags
+	cmd := &cobra.Command{
+		Use:   "retrieval --catalog FILE --queries FILE",
+		Short: "How many of the needed tools are found, in how many tokens and microseconds",
+		Long: `Ranks the tools of a catalog for every query of a file and compares with the
+tools that the query is known to need.
+
+A line of the queries file holds "query", a text, or "messages", the
+conversation so far in OpenAI's form, and "gold", the names of the tools needed
+next, or "gold_any", a list of alternatives a step. Queries that need a tool
+which the catalog lacks are left out. Shares are means over queries in percent.`,
+		Example: `  sidecar bench retrieval --catalog catalog.jsonl --queries queries.jsonl
+  sidecar bench retrieval --catalog catalog.jsonl --names subset.txt --queries queries.jsonl --json - --per-query ranks.jsonl`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return benchRetrieval(cmd, &o) },
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&o.catalogs, "catalog", nil, "`FILE`, directory or demo with the tools (repeatable)")
+	f.StringVar(&o.queries, "queries", "", "`FILE` of judged queries, JSON lines")
+	f.StringVar(&o.names, "names", "", "`FILE` with the names of the tools to use, one a line (default: all)")
+	f.IntSliceVar(&o.ks, "k", []int{1, 4, 8}, "places of the ranking that count")
+	f.IntVar(&o.tokenCap, "token-cap", 1200, "schema tokens of a turn, the front block included")
+	f.StringVar(&o.vocabulary, "tokenizer", "", "tokenizer.json or *.tiktoken `FILE` to count schema tokens with (default: Qwen3)")
+	f.StringVar(&o.json, "json", "", "write the figures to `FILE`; - is standard output")
+	f.StringVar(&o.perQuery, "per-query", "", "write the ranks of every query to `FILE`, JSON lines; - is standard output")
+	return cmd
+}
+
+func (o *retrievalFlags) check() error {
+	switch {
+	case len(o.catalogs) == 0:
+		return &usageError{errors.New("bench retrieval: no --catalog"), "give the tools, as in --catalog tools.jsonl"}
+	case o.queries == "":
+		return &usageError{errors.New("bench retrieval: no --queries"), "give the judged queries, as in --queries queries.jsonl"}
+	case o.tokenCap < 1:
+		return &usageError{fmt.Errorf("bench retrieval: --token-cap %d", o.tokenCap), "give the schema tokens of a turn, 1 or more"}
+	case len(o.ks) == 0:
+		return &usageError{errors.New("bench retrieval: no --k"), "give places, as in --k 1,4,8"}
+	}
+	for _, k := range o.ks {
+		if k < 1 || k > 1000 {
+			return &usageError{fmt.Errorf("bench retrieval: --k %d is not from 1 to 1000", k), "give places, as in --k 1,4,8"}
+		}
+	}
+	slices.Sort(o.ks)
+	o.ks = slices.Compact(o.ks)
+	return nil
+}
+
+func benchRetrieval(cmd *cobra.Command, o *retrievalFlags) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	c, err := openCatalogs(ctx, o.catalogs, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if o.names != "" {
+		if c, err = subset(c, o.names); err != nil {
+			return err
+		}
+	}
+	queries, err := readQueries(o.queries)
+	if err != nil {
+		return err
+	}
+	ix := c.Index()
+	kept, left := retrievalbench.Known(queries, ix)
+	if len(kept) == 0 {
+		return &usageError{fmt.Errorf("bench retrieval: %d queries, and none all of whose tools the catalog has", len(queries)), "are --catalog, --names and --queries of the same set?"}
+	}
+	if left > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "sidecar: left out: %d of %d queries, which need tools that the catalog lacks\n", left, len(queries))
+	}
+	count := tokenizer.Qwen3()
+	if o.vocabulary != "" {
+		if count, err = tokenizer.Load(o.vocabulary); err != nil {
+			return &usageError{fmt.Errorf("bench retrieval: --tokenizer %s: %w", o.vocabulary, err), "give the model's tokenizer.json, or a *.tiktoken file"}
+		}
+	}
+	cfg := retrievalbench.Config{Ks: o.ks, TokenCap: o.tokenCap, Core: proxy.CoreTokens(ix, o.tokenCap, count.Count), Count: count.Count}
+
+	each, finish, err := outcomeWriter(cmd.OutOrStdout(), o.perQuery)
+	if err != nil {
+		return err
+	}
+	r, err := retrievalbench.Run(ctx, ix, kept, cfg, each)
+	if err := errors.Join(err, finish()); err != nil {
+		return err
+	}
+	table := cmd.OutOrStdout()
+	if o.json == "-" || o.perQuery == "-" {
+		table = cmd.ErrOrStderr()
+	}
+	if err := errors.Join(r.Print(table, cfg), retrievalbench.PrintDialogues(table, ix, kept, cfg)); err != nil {
+		return err
+	}
+	return fileJSON(cmd.OutOrStdout(), o.json, r)
+}
+
+// fileJSON writes v to a file, to w where the name is -, nowhere where it is
+// empty.
+func fileJSON(w io.Writer, name string, v any) error {
+	switch name {
+	case "":
+		return nil
+	case "-":
+		return writeJSON(w, v)
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeJSON(f, v), f.Close())
+}
+
+// outcomeWriter returns where outcomes go, and what ends the writing; each is nil
+// without a name.
+func outcomeWriter(w io.Writer, name string) (each func(retrievalbench.Outcome), finish func() error, err error) {
+	if name == "" {
+		return nil, func() error { return nil }, nil
+	}
+	closed := func() error { return nil }
+	if name != "-" {
+		f, err := os.Create(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		w, closed = f, f.Close
+	}
+	b := bufio.NewWriter(w)
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	var failed error
+	each = func(o retrievalbench.Outcome) { failed = errors.Join(failed, enc.Encode(o)) }
+	return each, func() error { return errors.Join(failed, b.Flush(), closed()) }, nil
+}
+
+func readQueries(name string) ([]retrievalbench.Query, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("queries %w", err), "give a file of JSON lines"}
+	}
+	defer f.Close()
+	queries, err := retrievalbench.ReadQueries(f)
+	if err != nil {
+		return nil, fmt.Errorf("queries %s: %w", name, err)
+	}
+	return queries, nil
+}
+
+// subset keeps the tools of a catalog whose names stand in a file.
+func subset(c *catalog.Catalog, file string) (*catalog.Catalog, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("names %w", err), "give a file with one name a line"}
+	}
+	wanted := make(map[string]bool)
+	for line := range strings.Lines(string(raw)) {
+		if name := strings.TrimSpace(line); name != "" {
+			wanted[name] = true
+		}
+	}
+	var tools []retrieval.Tool
+	for _, t := range c.Tools() {
+		if wanted[t.Name] {
+			tools = append(tools, t)
+			delete(wanted, t.Name)
+		}
+	}
+	for name := range wanted {
+		return nil, &usageError{fmt.Errorf("names %s: the catalog has no %q, nor %d more", file, name, len(wanted)-1), "name tools of the catalog"}
+	}
+	return catalog.New(c.Name(), tools)
+}
