@@ -170,8 +170,7 @@ type replyWriter struct {
 	answer  *dialect.Expr   // of the client's own format; nil if it has none
 	parts   strings.Builder // rules of the tools
 	seen    map[string]bool // their prefixes
-	regex   map[string]string
-	schemas []string // of each tool, where its part is one
+	schemas []string        // of each tool, where its part is one
 	out     Text
 }
 
