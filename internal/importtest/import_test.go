@@ -32,9 +32,9 @@ var rules = []struct {
 	{"internal/catalog", []string{"retrieval", "models/embedding", "models/jsontext"}},
 	{"internal/store", []string{"prefix", "tokenbudget", "retrieval"}},
 	{"internal/store/storetest", []string{"internal/store", "prefix"}},
-	{"internal/proxy", []string{"internal/openai", "internal/engine", "internal/catalog", "internal/store", "retrieval", "grammar", "prefix", "tokenbudget", "models/..."}},
-	{"internal/simengine", []string{"bench/...", "internal/...", "retrieval", "grammar/...", "prefix", "tokenbudget", "models/..."}},
-	{"bench/...", []string{"bench/...", "internal/...", "retrieval", "grammar/...", "prefix", "tokenbudget", "models/..."}},
+	{"internal/proxy", []string{"internal/openai", "internal/engine", "internal/catalog", "internal/store", "retrieval/...", "grammar/...", "prefix", "tokenbudget", "models/..."}},
+	{"internal/simengine", []string{"bench/...", "internal/...", "retrieval/...", "grammar/...", "prefix", "tokenbudget", "models/..."}},
+	{"bench/...", []string{"bench/...", "internal/...", "retrieval/...", "grammar/...", "prefix", "tokenbudget", "models/..."}},
 	{"internal/enginetest/...", []string{"..."}},
 	{"internal/importtest", nil},
 }
