@@ -459,6 +459,6 @@ func (c *Checked) lang() (*lang, []*def, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l, defs, _, _ := langOf(root, plainRefs)
+	l, defs, _, _ := langOf(root, plainRefs, c.content.plain)
 	return l, defs, nil
 }
