@@ -365,7 +365,7 @@ func (ix *Index) embedQuery(s *scratch, q *Query) bool {
 	if embed == nil {
 		embed = d.space.Embed
 	}
-	scale := d.vector(s.query, q.Parts, embed, ix.cfg.QueryBytes)
+	scale := d.vector(s.query, pieces(q.Parts, ix.cfg.QueryBytes), embed)
 	if scale == 0 {
 		clear(s.near)
 		return false
@@ -378,7 +378,7 @@ func (ix *Index) embedQuery(s *scratch, q *Query) bool {
 	for _, text := range q.Clauses {
 		n := len(s.clauses)
 		s.clauses = slices.Grow(s.clauses, dim)[:n+dim]
-		scale := d.vector(s.clauses[n:], []Part{{text, 1}}, embed, ix.cfg.QueryBytes)
+		scale := d.vector(s.clauses[n:], pieces([]Part{{text, 1}}, ix.cfg.QueryBytes), embed)
 		if scale == 0 {
 			s.clauses = s.clauses[:n]
 			continue
