@@ -5,7 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
+
+	"github.com/toolsidecar/sidecar/grammar/token"
 )
 
 // An Automaton decides byte by byte what a model may write as arguments of a
@@ -15,29 +16,81 @@ import (
 // a grammar too large for the engine is kept here. From every place that it
 // reaches the end can be reached.
 //
-// It is determinised as it is used. What was found out, masks included, is
-// kept for all that use the automaton, up to maxKept bytes; beyond that it
-// starts anew. An Automaton is safe for concurrent use.
+// An Automaton is safe for concurrent use.
 type Automaton struct {
-	p       *program
-	salt    uint64 // of hashes, so that nobody can make them collide
-	maxKept int
-	first   atomic.Pointer[config]
+	p *program
 
-	mu      sync.Mutex         // guards all below and the making of what a config holds
+	mu       sync.Mutex // guards grammars
+	grammars map[*token.Vocabulary]*token.Grammar
+}
+
+// Grammar is the automaton with the masks of a vocabulary. It is made at the
+// first call and shared by all that hold the automaton. v may be nil if only
+// bytes are fed.
+func (a *Automaton) Grammar(v *token.Vocabulary) (*token.Grammar, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if g := a.grammars[v]; g != nil {
+		return g, nil
+	}
+	g, err := token.New(v, 0, a.Source)
+	if err != nil {
+		return nil, err
+	}
+	if a.grammars == nil {
+		a.grammars = map[*token.Vocabulary]*token.Grammar{}
+	}
+	a.grammars[v] = g
+	return g, nil
+}
+
+// Source is the automaton as a source of states, with nothing known. The error
+// is a *LimitError.
+func (a *Automaton) Source() (token.Source, error) { return newSource(a.p) }
+
+// Automaton is the automaton of what a model may write as arguments. It is made
+// at the first call and shared by all that hold the same compiled tool. The
+// error is a *LimitError.
+//
+// What the Emission says about a tool's exactness holds here too: if it has
+// reasons, so the automaton takes more than fits, and Check judges.
+func (c *Checked) Automaton() (*Automaton, error) {
+	h := c.automaton
+	h.once.Do(func() {
+		var p *program
+		if p, h.err = assemble(h.lang, h.defs, min(maxNesting, len(c.work)-1)); h.err == nil {
+			h.a = &Automaton{p: p}
+		}
+		h.lang, h.defs = nil, nil
+	})
+	return h.a, h.err
+}
+
+// automatonOnce is the automaton of a tool under all its names.
+type automatonOnce struct {
+	lang *lang // until it is made
+	defs []*def
+	once sync.Once
+	a    *Automaton
+	err  error
+}
+
+// A source determinises a program as it is asked.
+type source struct {
+	p    *program
+	salt uint64 // of hashes, so that nobody can make them collide
+
+	places  []place // by state; 0 stands for none
+	states  map[place]uint32
 	configs map[uint64]*config // by hash, more in their chains
 	frames  map[frameKey]*frame
-	dense   map[uint64][]*bitmap
 	serial  uint32 // of frames
 	kept    int    // bytes
-	epochs  int    // times that it started anew
+	work    int    // threads moved
+	tables  map[[256]uint8]*[256]uint8
 	set     threadSet
 	queue   []thread // scratch
 }
-
-// maxKept bounds what an automaton remembers. A tool of the wild needs 50 kB
-// of it; strings with a large maxLength a configuration per character.
-const maxKept = 16 << 20
 
 // A frame says what comes after the innermost call, or which round of a loop
 // this is. Frames are interned: equal ones are one.
@@ -64,120 +117,59 @@ type thread struct {
 type config struct {
 	threads   []thread // sorted
 	accepting bool
-	chain     *config                // of the same hash
-	lone      *frame                 // see place
-	low       atomic.Pointer[config] // see place; nil: not known
-	edges     atomic.Pointer[edges]
-	canon     atomic.Pointer[config] // with the same mask, see canonical; nil: not known
-	masks     atomic.Pointer[maskOf]
+	chain     *config     // of the same hash
+	lone      *frame      // see place
+	low       *config     // see place; nil: not known
+	class     *[256]uint8 // see Classes; nil: not known
 }
 
-// edges leads from bytes to configs. class[b] is 0 if b doesn't fit, and else
-// an index into next; without class it is lo to hi that fit.
-type edges struct {
-	lo, hi byte
-	class  *[256]uint8
-	next   []atomic.Pointer[config] // nil: not made yet
-	of     []byte                   // a byte of each class
-}
-
-func (e *edges) index(b byte) int {
-	if e.class != nil {
-		return int(e.class[b])
+func newSource(p *program) (*source, error) {
+	a := &source{
+		p: p, salt: rand.Uint64(), places: make([]place, 1), states: map[place]uint32{},
+		configs: map[uint64]*config{}, frames: map[frameKey]*frame{}, tables: map[[256]uint8]*[256]uint8{},
 	}
-	if e.lo <= b && b <= e.hi {
-		return 1
-	}
-	return 0
-}
-
-func newAutomaton(p *program, maxKept int) (*Automaton, error) {
-	a := &Automaton{p: p, salt: rand.Uint64(), maxKept: maxKept}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.clear()
-	return a, a.begin()
-}
-
-// clear forgets everything. Configs in use live on without what they led to.
-func (a *Automaton) clear() {
-	for _, c := range a.configs {
-		for c != nil { // nothing that is still held keeps all the rest alive
-			next := c.chain
-			c.chain = nil
-			c.edges.Store(nil)
-			c.canon.Store(nil)
-			c.low.Store(nil)
-			c.masks.Store(nil)
-			c = next
-		}
-	}
-	a.configs, a.frames, a.dense = map[uint64]*config{}, map[frameKey]*frame{}, map[uint64][]*bitmap{}
-	a.kept = 0
-	a.epochs++
-}
-
-func (a *Automaton) begin() error {
 	a.set.reset()
-	if err := a.close(a.p.start, nil); err != nil {
-		return err
+	if err := a.close(p.start, nil); err != nil {
+		return nil, err
 	}
-	a.first.Store(a.intern())
-	return nil
+	a.state(place{c: a.intern()})
+	return a, nil
 }
 
-// MemoryBytes is about what the automaton holds: the program and what was
-// found out by using it. Masks that belong to a Vocabulary are counted there.
-func (a *Automaton) MemoryBytes() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// state gives a place its number.
+func (a *source) state(p place) uint32 {
+	s, ok := a.states[p]
+	if !ok {
+		s = uint32(len(a.places))
+		a.places = append(a.places, p)
+		a.states[p] = s
+		a.kept += 64
+	}
+	return s
+}
+
+func (a *source) Start() (uint32, error) { return 1, nil }
+
+func (a *source) Step(s uint32, b byte) (uint32, error) {
+	n, err := a.move(a.places[s], b)
+	if n.c == nil || err != nil {
+		return 0, err
+	}
+	return a.state(n), nil
+}
+
+func (a *source) Accepting(s uint32) bool { return a.places[s].c.accepting }
+
+func (a *source) Cost() (bytes, work int) {
 	p := a.p
-	return a.kept + 16*cap(p.nodes) + 4*cap(p.need) + 8*cap(p.ranges) + 4*cap(p.targets) + 48*cap(p.loops) + 24*len(a.set.slots) + 16*cap(a.queue)
+	program := 16*cap(p.nodes) + 4*cap(p.need) + 8*cap(p.ranges) + 4*cap(p.targets) + 48*cap(p.loops)
+	return a.kept + program + 24*len(a.set.slots) + 16*cap(a.queue), a.work
 }
 
 // next is where byte b leads from c; nil if it doesn't fit.
-func (a *Automaton) next(c *config, b byte) (*config, error) {
-	if e := c.edges.Load(); e != nil {
-		i := e.index(b)
-		if i == 0 {
-			return nil, nil
-		}
-		if n := e.next[i].Load(); n != nil {
-			return n, nil
-		}
-	}
-	return a.step(c, b)
-}
-
-// edgesOf is what c's bytes lead to, made if it isn't there yet.
-func (a *Automaton) edgesOf(c *config) *edges {
-	if e := c.edges.Load(); e != nil {
-		return e
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.makeEdges(c)
-}
-
-// step makes the config that b leads to.
-func (a *Automaton) step(c *config, b byte) (*config, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.kept > a.maxKept {
-		a.clear()
-		if err := a.begin(); err != nil {
-			return nil, err
-		}
-	}
-	e := a.makeEdges(c)
-	i := e.index(b)
-	if i == 0 {
-		return nil, nil
-	}
-	if n := e.next[i].Load(); n != nil {
-		return n, nil
-	}
+func (a *source) next(c *config, b byte) (*config, error) {
 	a.set.reset()
+	a.work += 1 + len(c.threads)
 	for _, t := range c.threads {
 		if to := a.p.on(t.node, b); to >= 0 {
 			if err := a.close(to, t.top); err != nil {
@@ -185,9 +177,10 @@ func (a *Automaton) step(c *config, b byte) (*config, error) {
 			}
 		}
 	}
-	n := a.intern()
-	e.next[i].Store(n)
-	return n, nil
+	if len(a.set.found) == 0 {
+		return nil, nil
+	}
+	return a.intern(), nil
 }
 
 // on is where node n leads on byte b; -1 if nowhere.
@@ -209,7 +202,7 @@ func (p *program) on(n int32, b byte) int32 {
 
 // close adds what node n with stack top means to a.set: the threads that read
 // a byte next.
-func (a *Automaton) close(n int32, top *frame) error {
+func (a *source) close(n int32, top *frame) error {
 	a.queue = append(a.queue[:0], thread{n, top})
 	for len(a.queue) > 0 {
 		t := a.queue[len(a.queue)-1]
@@ -268,7 +261,7 @@ func (a *Automaton) close(n int32, top *frame) error {
 }
 
 // decide goes round loop i once more, leaves it, or either.
-func (a *Automaton) decide(i int32, l *loop, k frameKey) {
+func (a *source) decide(i int32, l *loop, k frameKey) {
 	if k.count >= l.min {
 		a.queue = append(a.queue, thread{l.exit, k.up})
 	}
@@ -289,7 +282,7 @@ func (f *frame) below() int32 {
 	return f.depth
 }
 
-func (a *Automaton) frame(k frameKey, depth int32) *frame {
+func (a *source) frame(k frameKey, depth int32) *frame {
 	f := a.frames[k]
 	if f == nil {
 		a.serial++
@@ -315,7 +308,7 @@ func (f *frame) serial() uint32 {
 }
 
 // intern makes a config of what a.set found.
-func (a *Automaton) intern() *config {
+func (a *source) intern() *config {
 	ts := a.set.found
 	if len(ts) > 1 {
 		ts = a.p.subsume(ts)
@@ -379,26 +372,33 @@ func (p *program) subsume(ts []thread) []thread {
 	})
 }
 
-// makeEdges finds out which bytes lead to the same.
-func (a *Automaton) makeEdges(c *config) *edges {
-	if e := c.edges.Load(); e != nil {
-		return e
+// Classes finds out which bytes lead to the same.
+func (a *source) Classes(s uint32) *[256]uint8 {
+	c := a.places[s].c
+	if c.class == nil {
+		var class [256]uint8
+		a.classesOf(c, &class)
+		if c.class = a.tables[class]; c.class == nil {
+			c.class = &class
+			a.tables[class] = c.class
+			a.kept += 600
+		}
 	}
-	e := &edges{lo: 1, hi: 0}
-	if len(c.threads) == 1 && a.p.nodes[c.threads[0].node].op == opByte {
-		n := &a.p.nodes[c.threads[0].node]
-		e.lo, e.hi = n.lo, n.hi
-		e.next, e.of = make([]atomic.Pointer[config], 2), []byte{0, n.lo}
-		a.kept += 112
-	} else {
-		a.classes(c, e)
-		a.kept += 360 + 10*len(e.next)
-	}
-	c.edges.Store(e)
-	return e
+	return c.class
 }
 
-func (a *Automaton) classes(c *config, e *edges) {
+func (a *source) classesOf(c *config, class *[256]uint8) {
+	if len(c.threads) == 1 {
+		switch n := &a.p.nodes[c.threads[0].node]; n.op {
+		case opByte:
+			for b := int(n.lo); b <= int(n.hi); b++ {
+				class[b] = 1
+			}
+			return
+		case opAccept:
+			return
+		}
+	}
 	var cut [257]bool
 	for _, t := range c.threads {
 		switch n := &a.p.nodes[t.node]; n.op {
@@ -410,12 +410,15 @@ func (a *Automaton) classes(c *config, e *edges) {
 			}
 		}
 	}
-	e.class = new([256]uint8)
-	e.of = append(e.of, 0)
-	var sums []uint64
-	class := uint8(0)
+	type kind struct {
+		sum uint64
+		of  byte
+	}
+	var some [16]kind
+	kinds := some[:0]
+	now := uint8(0)
 	for b := range 256 {
-		if b == 0 || cut[b] {
+		if cut[b] {
 			sum := uint64(0)
 			for i, t := range c.threads {
 				if to := a.p.on(t.node, byte(b)); to >= 0 {
@@ -423,27 +426,25 @@ func (a *Automaton) classes(c *config, e *edges) {
 					sum ^= sum >> 29
 				}
 			}
-			class = 0
+			now = 0
 			if sum != 0 {
-				for k, s := range sums {
-					if s == sum && a.sameTargets(c, e.of[k+1], byte(b)) {
-						class = uint8(k + 1)
+				for k, o := range kinds {
+					if o.sum == sum && a.sameTargets(c, o.of, byte(b)) {
+						now = uint8(k + 1)
 						break
 					}
 				}
-				if class == 0 { // at most 255 of them: byte 0 never fits
-					sums = append(sums, sum)
-					e.of = append(e.of, byte(b))
-					class = uint8(len(sums))
+				if now == 0 { // at most 255 of them: byte 0 never fits
+					kinds = append(kinds, kind{sum, byte(b)})
+					now = uint8(len(kinds))
 				}
 			}
 		}
-		e.class[b] = class
+		class[b] = now
 	}
-	e.next = make([]atomic.Pointer[config], len(e.of))
 }
 
-func (a *Automaton) sameTargets(c *config, x, y byte) bool {
+func (a *source) sameTargets(c *config, x, y byte) bool {
 	for _, t := range c.threads {
 		if a.p.on(t.node, x) != a.p.on(t.node, y) {
 			return false

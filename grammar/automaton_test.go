@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/toolsidecar/sidecar/grammar/token"
+	"github.com/toolsidecar/sidecar/grammar/token/tokentest"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 )
 
@@ -135,8 +137,12 @@ func automatonOf(t fataler, c *Checked) *Automaton {
 }
 
 func accepts(a *Automaton, text string) bool {
-	m := a.Matcher(nil)
-	return m.AdvanceBytes([]byte(text)) == nil && m.Accepts()
+	g, err := a.Grammar(nil)
+	if err != nil {
+		panic(err)
+	}
+	m, err := g.Matcher()
+	return err == nil && m.AdvanceBytes([]byte(text)) == nil && m.Accepts()
 }
 
 // mutate changes a text a little.
@@ -284,13 +290,13 @@ func TestTwinSample(t *testing.T) {
 	}
 }
 
-var qwen = sync.OnceValues(func() (*Vocabulary, error) {
+var qwen = sync.OnceValues(func() (*token.Vocabulary, error) {
 	tok := tokenizer.Qwen3()
 	end, _ := tok.ID("<|im_end|>")
-	return NewVocabulary(tok, end)
+	return token.NewVocabulary(tok, end)
 })
 
-func qwenVocabulary(t testing.TB) *Vocabulary {
+func qwenVocabulary(t testing.TB) *token.Vocabulary {
 	t.Helper()
 	v, err := qwen()
 	if err != nil {
@@ -349,7 +355,12 @@ func TestHostileAutomaton(t *testing.T) {
 			continue
 		}
 		built := time.Since(start)
-		m, mask := a.Matcher(v), make(bitmap, v.Words())
+		g := grammarOf(t, a, v)
+		m, err := g.Matcher()
+		if err != nil {
+			t.Fatal(err)
+		}
+		mask := make([]uint64, v.Words())
 		rng := rand.New(rand.NewPCG(1, 1))
 		if tt.name == "counts" { // the text that keeps a thread for every count
 			if err := m.AdvanceBytes([]byte(`{"p": "` + strings.Repeat("a", 899))); err != nil {
@@ -359,7 +370,8 @@ func TestHostileAutomaton(t *testing.T) {
 		slowest, n := time.Duration(0), 0
 		for ; n < 60 && !m.Done(); n++ {
 			from := time.Now()
-			if err := m.Mask(mask); err != nil {
+			if err := m.Fill(mask); err != nil {
+				var le *token.LimitError
 				if !errors.As(err, &le) {
 					t.Errorf("%s: %v", tt.name, err)
 				}
@@ -367,13 +379,13 @@ func TestHostileAutomaton(t *testing.T) {
 				break
 			}
 			slowest = max(slowest, time.Since(from))
-			if err := m.Advance(draw(rng, mask)); err != nil {
+			if err := m.Advance(tokentest.Draw(rng, mask)); err != nil {
 				t.Errorf("%s: %v", tt.name, err)
 				break
 			}
 		}
-		t.Logf("%s: compiled in %v, automaton %v, %d masks, slowest %v, %d bytes", tt.name, compiled, built-compiled, n, slowest, a.MemoryBytes())
-		if slowest > 3*time.Second || a.MemoryBytes() > 2*maxKept {
+		t.Logf("%s: compiled in %v, automaton %v, %d masks, slowest %v, %d bytes", tt.name, compiled, built-compiled, n, slowest, g.MemoryBytes())
+		if slowest > 3*time.Second || g.MemoryBytes() > 4*token.MaxBytes {
 			t.Errorf("%s: too much", tt.name)
 		}
 	}

@@ -31,6 +31,7 @@ type Checked struct {
 	content content
 	// shared by all names of the tool
 	automaton *automatonOnce
+	parts     *parts
 }
 
 // Name is the tool's name.

@@ -13,13 +13,25 @@ import (
 )
 
 // Compile checks a tool's schema and compiles it. The error is a *SchemaError
-// that names the place. Results, refusals among them, are cached by the hash
-// of schema and world, so that the same bytes are compiled once.
+// that names the place; a schema that no object fits is refused too, since a
+// model held to it could write nothing. Results, refusals among them, are
+// cached by the hash of schema and world, so that the same bytes are compiled
+// once.
 //
 // Compile does bounded work: size, nesting and number of subschemas have
 // limits, nothing is fetched, patterns are RE2 and therefore linear. `format`
 // is an annotation in every draft: Check doesn't look at it.
 func Compile(t Tool, world World) (*Checked, error) {
+	c, err := Judge(t, world)
+	if err == nil && c.content.barren != nil {
+		return nil, &SchemaError{t.Name, "#", c.content.barren.Error()}
+	}
+	return c, err
+}
+
+// Judge is Compile for those who only Check: any schema will do, also one that
+// nothing fits.
+func Judge(t Tool, world World) (*Checked, error) {
 	raw := t.Schema
 	if len(raw) > maxSchemaBytes {
 		return nil, &SchemaError{t.Name, "#", fmt.Sprintf("%d bytes; at most 1 MiB", len(raw))}
@@ -104,7 +116,7 @@ func compile(name string, raw []byte, world World) (c *Checked, err error) {
 		}
 		return nil, &SchemaError{name, loc, oneLine(err)}
 	}
-	c = &Checked{name: name, raw: string(raw), world: world, accept: accept}
+	c = &Checked{name: name, raw: string(raw), world: world, accept: accept, parts: &parts{}}
 	if c.work = workOf(accept); len(c.work) == 0 {
 		return nil, &SchemaError{name, "#", "applies more than 1,000,000 subschemas to one value"}
 	}

@@ -3,6 +3,7 @@ package grammar
 import (
 	"slices"
 
+	"github.com/toolsidecar/sidecar/grammar/dialect"
 	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
@@ -11,36 +12,75 @@ type content struct {
 	ebnf    string
 	quoted  string   // ebnf as a JSON string
 	reasons []string // why the grammar isn't inside the schema; none if it is
+	barren  error    // no object fits; then ebnf lets any through
 	lang    *lang    // what ebnf writes, unless that is too large
 	defs    []*def   // those that lang refers to
 }
 
-// contentOf narrows a schema to a grammar of JSON objects.
+// contentOf narrows a schema to a grammar.
 func contentOf(root *jsontext.Value, plainRefs bool) content {
+	var c content
+	c.lang, c.defs, c.reasons, c.barren = langOf(root, plainRefs)
+	g, err := draft(c.lang, c.defs)
+	if err != nil {
+		c.reasons = append(c.reasons, "#: "+err.Error())
+		slices.Sort(c.reasons)
+		g, _ = draft(anyObject(), nil)
+	}
+	c.ebnf = dialect.EBNF(g)
+	c.quoted = string(jsontext.AppendString(nil, c.ebnf))
+	return c
+}
+
+// langOf narrows a schema to JSON objects. If none fits barren says so, a
+// *barrenError, and l is the other values that fit, or all objects.
+func langOf(root *jsontext.Value, plainRefs bool) (l *lang, defs []*def, reasons []string, barren error) {
 	n := &narrower{root: root, draft: draftOf(root), plainRefs: plainRefs, defs: map[*jsontext.Value]*def{}, seen: map[string]bool{}, budget: maxNarrowed}
-	l := n.schema(root, "#")
+	all := n.schema(root, "#")
 	for _, f := range n.later {
 		f()
 	}
-	l = objectsOnly(l, map[*def]bool{})
-	l = produce(l, n.order)
-	if l.kind == none {
-		n.because("#", "no object fits that could be written")
-		l = &lang{kind: object, max: -1, rest: &lang{kind: anyValue}}
+	l = produce(objectsOnly(all, map[*def]bool{}), n.order)
+	switch {
+	case l.kind != none:
+	case n.budget < 0:
+		l = anyObject()
+	default:
+		e := &barrenError{loc: n.barren}
+		if l = prune(all); l.kind == none {
+			l, n.reasons = anyObject(), []string{"#: " + e.Error()}
+		} else {
+			e.others = true
+		}
+		barren = e
 	}
-	var defs []*def
 	for _, d := range n.order {
 		if d.productive && d.lang.kind != none {
+			d.name = "d" + itoa(len(defs))
 			defs = append(defs, d)
 		}
 	}
-	g, err := write(l, defs)
-	if err != nil {
-		n.because("#", "%v", err)
-		g, _ = write(&lang{kind: object, max: -1, rest: &lang{kind: anyValue}}, nil)
-	}
 	slices.Sort(n.reasons)
-	return content{g, string(jsontext.AppendString(nil, g)), n.reasons, l, defs}
+	return l, defs, n.reasons, barren
+}
+
+func anyObject() *lang { return &lang{kind: object, max: -1, rest: &lang{kind: anyValue}} }
+
+// A barrenError says that a schema lets no object through that a model could
+// write.
+type barrenError struct {
+	loc    string // where nothing fits; "" if values don't end
+	others bool   // but other values fit
+}
+
+func (e *barrenError) Error() string {
+	switch {
+	case e.others:
+		return "no object fits, and arguments are one"
+	case e.loc == "":
+		return "no object fits that could be written: a value would never end"
+	}
+	return "no object fits that could be written: nothing fits " + e.loc
 }
 
 // objectsOnly leaves out the values that aren't objects: arguments are one.
@@ -49,7 +89,7 @@ func objectsOnly(l *lang, seen map[*def]bool) *lang {
 	case object:
 		return l
 	case anyValue:
-		return &lang{kind: object, max: -1, rest: &lang{kind: anyValue}}
+		return anyObject()
 	case literals:
 		out := &lang{kind: literals}
 		for _, s := range l.lits {

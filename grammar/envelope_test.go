@@ -89,7 +89,7 @@ func TestEnvelopeProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := schemaGen{t}
 		schema := fmt.Sprintf(`{"type":"object","properties":{"a":%s,"b":%s},"required":["b"],"$defs":{"d":%s,"e":%s}}`, g.schema(3), g.schema(2), g.schema(2), g.schema(1))
-		c, err := Compile(Tool{"t", []byte(schema)}, Closed)
+		c, err := Judge(Tool{"t", []byte(schema)}, Closed)
 		if err != nil {
 			t.Skip(err)
 		}
@@ -178,7 +178,7 @@ func FuzzMisfits(f *testing.F) {
 	f.Add(readBytes, `{"path":1,"x":[2]}`)
 	f.Add(`{"anyOf":[{"$ref":"#"},{"required":["a"]}],"dependentRequired":{"a":["b"]}}`, `{"a":{"b":"`+"\x80"+`"}}`)
 	f.Fuzz(func(t *testing.T, schema, args string) {
-		c, err := Compile(Tool{"t", []byte(schema)}, Closed)
+		c, err := Judge(Tool{"t", []byte(schema)}, Closed)
 		if err != nil {
 			return
 		}
@@ -253,7 +253,7 @@ func TestSuiteBare(t *testing.T) {
 					g.Schema = append([]byte(`{"$schema":"`+draft.schema+`"`+map[bool]string{true: "", false: ","}[bytes.Equal(bytes.TrimSpace(s[1:]), []byte("}"))]), s[1:]...)
 				}
 				name := filepath.Base(f) + ": " + g.Description
-				c, err := Compile(Tool{name, g.Schema}, Open)
+				c, err := Judge(Tool{name, g.Schema}, Open)
 				if err != nil {
 					refused = append(refused, err.Error())
 					continue

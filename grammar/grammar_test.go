@@ -32,7 +32,7 @@ type fataler interface {
 
 func compileTest(t fataler, schema string, w World) *Checked {
 	t.Helper()
-	c, err := Compile(Tool{"t", json.RawMessage(schema)}, w)
+	c, err := Judge(Tool{"t", json.RawMessage(schema)}, w)
 	if err != nil {
 		t.Fatalf("%s: %v", schema, err)
 	}
@@ -189,7 +189,7 @@ func FuzzCompile(f *testing.F) {
 	f.Add(`{"patternProperties":{"^[a-c]$":{"oneOf":[{"type":"string"},{"maxLength":3}]}},"propertyNames":{"minLength":1},"minProperties":2}`, `{"a":"x"}`)
 	f.Fuzz(func(t *testing.T, schema, args string) {
 		for _, w := range []World{Closed, Open} {
-			c, err := Compile(Tool{"t", json.RawMessage(schema)}, w)
+			c, err := Judge(Tool{"t", json.RawMessage(schema)}, w)
 			if err != nil {
 				continue
 			}

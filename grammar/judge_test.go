@@ -14,9 +14,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
-// A judge is tools/tag_judge.py: the real xgrammar in a process of its own.
+// A judge is tools/grammar_judge.py: the real xgrammar in a process of its own.
 type judge struct {
 	cmd *exec.Cmd
 	in  *json.Encoder
@@ -24,8 +26,13 @@ type judge struct {
 }
 
 type judgeAsk struct {
-	ID        string   `json:"id"`
-	Tag       any      `json:"tag"`
+	ID  string `json:"id"`
+	Tag any    `json:"tag,omitempty"`
+	// Instead of Tag, the one that xgrammar builds for a model.
+	Model       string `json:"model,omitempty"`
+	ModelTools  []any  `json:"model_tools,omitempty"`
+	ModelChoice string `json:"model_choice,omitempty"`
+
 	Accept    []string `json:"accept,omitempty"`
 	Walks     int      `json:"walks,omitempty"`
 	MaxTokens int      `json:"max_tokens,omitempty"`
@@ -72,7 +79,7 @@ func startJudge(t *testing.T) *judge {
 			absent(t, "no judge: %v (make .venv/judges from tools/requirements-judges.txt, and set SIDECAR_QWEN3_TOKENIZER)", err)
 		}
 	}
-	cmd := exec.Command(python, "../tools/tag_judge.py", vocab)
+	cmd := exec.Command(python, "../tools/grammar_judge.py", vocab)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -168,9 +175,9 @@ func TestSample(t *testing.T) {
 		ask := judgeAsk{ID: id, Tag: tag, Walks: walks, MaxTokens: 300, Seed: i + 1, Prefix: begin, Wander: 0.3}
 		for _, v := range file.Tests {
 			if v.Valid && len(v.Data) > 0 && v.Data[0] == '{' {
-				pv, err := parseJSON(v.Data, maxJSONDepth)
+				pv, err := jsontext.Parse(v.Data, maxJSONDepth)
 				if err == nil {
-					ask.Accept = append(ask.Accept, begin+string(pv.appendTo(nil))+hermes.End)
+					ask.Accept = append(ask.Accept, begin+string(pv.AppendTo(nil))+hermes.End)
 				}
 			}
 		}

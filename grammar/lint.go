@@ -162,7 +162,7 @@ func subjectOf(d *Described) *subject {
 		short = short[i+2:]
 	}
 	s.verb = wordsOf(short)
-	c, err := Compile(d.Tool, Open)
+	c, err := Judge(d.Tool, Open)
 	if err != nil {
 		se, ok := err.(*SchemaError)
 		if !ok {

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/toolsidecar/sidecar/grammar/token"
+	"github.com/toolsidecar/sidecar/grammar/token/tokentest"
 )
 
 // percentiles reports durations as microseconds under name/p50, name/p99.
@@ -24,12 +27,12 @@ func percentiles(b *testing.B, name string, ds []time.Duration) {
 
 // instances are texts that random decoding of a fresh automaton wrote, as the
 // tokens the vocabulary's encoder makes of them: what a model would write.
-func instances(b *testing.B, v *Vocabulary, c *Checked, n int) [][]int32 {
+func instances(b *testing.B, v *token.Vocabulary, c *Checked, n int) [][]int32 {
 	a := automatonOf(b, c)
 	var out [][]int32
 	for i := range n {
 		rng := rand.New(rand.NewPCG(uint64(i), 13))
-		out = append(out, v.tok.EncodeOrdinary(nil, string(walk(b, a, v, rng, 40, nil))))
+		out = append(out, v.Tokenizer().EncodeOrdinary(nil, string(tokentest.Walk(b, grammarOf(b, a, v), slowly(b, a), rng, 40, nil))))
 	}
 	return out
 }
@@ -51,7 +54,7 @@ func BenchmarkFirstMask(b *testing.B) {
 						b.Fatal(err)
 					}
 					mid := time.Now()
-					if err := automatonOf(b, fresh).Matcher(v).Mask(mask); err != nil {
+					if err := matcherOf(b, automatonOf(b, fresh), v).Fill(mask); err != nil {
 						b.Fatal(err)
 					}
 					end := time.Now()
@@ -93,10 +96,10 @@ func BenchmarkMasks(b *testing.B) {
 					a := automatonOf(b, fresh)
 					for round, to := range []*[]time.Duration{&cold, &warm} {
 						for _, ids := range texts[i] {
-							m := a.Matcher(v)
+							m := matcherOf(b, a, v)
 							for _, id := range ids {
 								start := time.Now()
-								if err := m.Mask(mask); err != nil {
+								if err := m.Fill(mask); err != nil {
 									b.Fatal(err)
 								}
 								mid := time.Now()
@@ -110,7 +113,8 @@ func BenchmarkMasks(b *testing.B) {
 							}
 						}
 					}
-					memory += a.MemoryBytes()
+					g, _ := a.Grammar(v)
+					memory += g.MemoryBytes()
 				}
 			}
 			percentiles(b, "cold", cold)
@@ -129,9 +133,9 @@ func BenchmarkBoundedString(b *testing.B) {
 	for _, bound := range []string{"", `,"maxLength":1000`, `,"maxLength":2000`, `,"maxLength":100000`, `,"pattern":"^[A-Za-z .]{1,1000}$"`} {
 		b.Run(fmt.Sprintf("bound=%q", bound), func(b *testing.B) {
 			schema := []byte(`{"properties":{"s":{"type":"string"` + bound + `}},"required":["s"]}`)
-			ids := v.tok.EncodeOrdinary(nil, `{"s": "`)
+			ids := v.Tokenizer().EncodeOrdinary(nil, `{"s": "`)
 			for len(ids) < 160 {
-				ids = v.tok.EncodeOrdinary(ids, "The quick brown fox jumps over the lazy dog. ")
+				ids = v.Tokenizer().EncodeOrdinary(ids, "The quick brown fox jumps over the lazy dog. ")
 			}
 			var compiles, masks, advance []time.Duration
 			for b.Loop() {
@@ -142,10 +146,10 @@ func BenchmarkBoundedString(b *testing.B) {
 				}
 				a := automatonOf(b, c)
 				compiles = append(compiles, time.Since(start))
-				m := a.Matcher(v)
+				m := matcherOf(b, a, v)
 				for _, id := range ids {
 					start := time.Now()
-					if err := m.Mask(mask); err != nil {
+					if err := m.Fill(mask); err != nil {
 						b.Fatal(err)
 					}
 					mid := time.Now()
@@ -170,14 +174,4 @@ func BenchmarkCopy(b *testing.B) {
 	for b.Loop() {
 		copy(to, from)
 	}
-}
-
-func BenchmarkVocabulary(b *testing.B) {
-	tok := qwenVocabulary(b).tok
-	for b.Loop() {
-		if _, err := NewVocabulary(tok); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(qwenVocabulary(b).MemoryBytes()), "B/vocabulary")
 }

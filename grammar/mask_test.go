@@ -3,198 +3,52 @@ package grammar
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/toolsidecar/sidecar/grammar/token"
+	"github.com/toolsidecar/sidecar/grammar/token/tokentest"
 	"pgregory.net/rapid"
 )
 
-// wholeVocabulary is the slow twin of masks: every token's bytes through the
-// automaton from this very place, and then, unless live is nil, a search for a
-// way to the end.
-func wholeVocabulary(t fataler, v *Vocabulary, m *Matcher, live map[*config]bool) bitmap {
+func grammarOf(t fataler, a *Automaton, v *token.Vocabulary) *token.Grammar {
 	t.Helper()
-	out := make(bitmap, v.Words())
-	exact := m.a.exact(m.now)
-	for id := range int32(v.size) {
-		b, _, ok := v.tok.Token(id)
-		if !ok || v.tok.IsAdded(id) || len(b) > far {
-			continue
-		}
-		c := exact
-		for _, x := range b {
-			var err error
-			if c, err = m.a.next(c, x); err != nil {
-				t.Fatal(err)
-			}
-			if c == nil {
-				break
-			}
-		}
-		if c != nil && (live == nil || canEnd(t, m.a, c, live)) {
-			out.set(id)
-		}
+	g, err := token.New(v, 0, a.Source)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if exact.accepting {
-		for _, id := range v.ends {
-			out.set(id)
-		}
-	}
-	return out
+	return g
 }
 
-// canEnd searches for a way from c to an accepting config.
-func canEnd(t fataler, a *Automaton, c *config, live map[*config]bool) bool {
-	_, ok, _ := ending(t, a, c, live)
-	return ok
-}
-
-// ending finds bytes that lead from c to an accepting config, or to a live one.
-// It gets tired of schemas that recurse too widely.
-func ending(t fataler, a *Automaton, c *config, live map[*config]bool) (text []byte, ok, tired bool) {
-	if c.accepting || live[c] {
-		return nil, true, false
-	}
-	type at struct {
-		c  *config
-		of []byte // still to be tried, the last first
-	}
-	// What closes comes first, so that the search is short.
-	choices := func(c *config) []byte {
-		e := a.edgesOf(c)
-		of := slices.Clone(e.of[1:])
-		order := closers
-		if e.index('~') != 0 { // in a string
-			order += "\""
-		}
-		slices.SortStableFunc(of, func(x, y byte) int { return strings.LastIndexByte(order, x) - strings.LastIndexByte(order, y) })
-		return of
-	}
-	seen := map[*config]bool{c: true}
-	path := []at{{c, choices(c)}}
-	for steps := 0; len(path) > 0; steps++ {
-		if steps > 500_000 {
-			return nil, false, true
-		}
-		top := &path[len(path)-1]
-		if len(top.of) == 0 || len(path) > 100_000 {
-			path = path[:len(path)-1]
-			text = text[:max(0, len(text)-1)]
-			continue
-		}
-		b := top.of[len(top.of)-1]
-		top.of = top.of[:len(top.of)-1]
-		n, err := a.next(top.c, b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seen[n] {
-			continue
-		}
-		seen[n] = true
-		text = append(text, b)
-		if n.accepting || live[n] {
-			for _, p := range path {
-				live[p.c] = true
-			}
-			live[n] = true
-			return text, true, false
-		}
-		path = append(path, at{n, choices(n)})
-	}
-	return nil, false, false
-}
-
-const closers = "{[tn ,0\"]}" // the last first
-
-// walk goes through random tokens that masks allow, n at most and then on the
-// way to the end that ending finds; nil if it got tired. visit sees every place.
-func walk(t fataler, a *Automaton, v *Vocabulary, rng *rand.Rand, n int, visit func(m *Matcher, text []byte, mask bitmap)) []byte {
+func matcherOf(t fataler, a *Automaton, v *token.Vocabulary) *token.Matcher {
 	t.Helper()
-	m := a.Matcher(v)
-	mask := make(bitmap, v.Words())
-	var text, rest []byte
-	hurry := false
-	for i := 0; !m.Done(); i++ {
-		if err := m.Mask(mask); err != nil {
-			t.Fatal(err)
-		}
-		if visit != nil {
-			visit(m, text, mask)
-		}
-		if i >= n && !hurry {
-			var ok, tired bool
-			if rest, ok, tired = ending(t, a, a.exact(m.now), map[*config]bool{}); tired {
-				return nil
-			}
-			if !ok {
-				t.Fatalf("no end after %q", text)
-			}
-			hurry = true
-		}
-		id := int32(-1)
-		switch {
-		case hurry && len(rest) == 0:
-			id = v.ends[0]
-		case hurry:
-			id = v.trie.id[v.trie.first[rest[0]]]
-			rest = rest[1:]
-		default:
-			id = draw(rng, mask)
-		}
-		if id < 0 || mask[id>>6]>>(id&63)&1 == 0 {
-			t.Fatalf("stuck after %q", text)
-		}
-		if err := m.Advance(id); err != nil {
-			t.Fatalf("allowed after %q: %v", text, err)
-		}
-		if !m.Done() {
-			b, _, _ := v.tok.Token(id)
-			text = append(text, b...)
-		}
+	g, err := a.Grammar(v)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !m.Accepts() {
-		t.Fatalf("done, but not accepted: %q", text)
+	m, err := g.Matcher()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return text
+	return m
 }
 
-// draw picks one of some allowed tokens; -1 if there is none.
-func draw(rng *rand.Rand, mask bitmap) int32 {
-	var ids []int32
-	from := rng.IntN(len(mask))
-	for k := range mask {
-		w := (from + k) % len(mask)
-		for b := range 64 {
-			if mask[w]>>b&1 == 1 {
-				ids = append(ids, int32(w*64+b))
-			}
-		}
-		if len(ids) > 0 {
-			return ids[rng.IntN(len(ids))]
-		}
-	}
-	return -1
+func nextOf(m *token.Matcher) string {
+	b, err := m.Next()
+	return fmt.Sprint(b, err)
 }
 
-func compareMasks(t fataler, v *Vocabulary, c *Checked, text []byte, got, want bitmap) {
+// slowly is the twin of an automaton's masks.
+func slowly(t fataler, a *Automaton) *tokentest.Twin {
 	t.Helper()
-	for w := range got {
-		if got[w] == want[w] {
-			continue
-		}
-		for b := range 64 {
-			id := int32(w*64 + b)
-			if g, x := got[w]>>b&1, want[w]>>b&1; g != x {
-				tok, _, _ := v.tok.Token(id)
-				t.Fatalf("%s: after %q token %d %q: mask %d, whole vocabulary %d", c.name, clipText(string(text), 300), id, tok, g, x)
-			}
-		}
+	src, err := a.Source()
+	if err != nil {
+		t.Fatal(err)
 	}
+	return tokentest.New(t, src)
 }
 
 // TestMaskSample: masks on random places of the sample's grammars are those of
@@ -207,12 +61,12 @@ func TestMaskSample(t *testing.T) {
 	for i, c := range cs {
 		a := automatonOf(t, c)
 		rng := rand.New(rand.NewPCG(uint64(i), 3))
-		live := map[*config]bool{}
+		twin := slowly(t, a)
 		n := 0
-		text := walk(t, a, v, rng, 30, func(m *Matcher, text []byte, mask bitmap) {
+		text := tokentest.Walk(t, grammarOf(t, a, v), twin, rng, 30, func(_ *token.Matcher, text []byte, mask []uint64) {
 			if n++; n == 1 || rng.IntN(15) == 0 && n < 80 && i%4 == 0 {
 				places++
-				compareMasks(t, v, c, text, mask, wholeVocabulary(t, v, m, live))
+				tokentest.Compare(t, v, c.name, text, mask, twin.Mask(v, text, true))
 			}
 		})
 		if len(c.content.reasons) == 0 {
@@ -252,13 +106,13 @@ func TestMaskStrings(t *testing.T) {
 	} {
 		c := compileTest(t, `{"properties":{"a":`+s+`,"b":{"type":"boolean"}},"required":["a"]}`, Closed)
 		a := automatonOf(t, c)
-		live := map[*config]bool{}
+		twin := slowly(t, a)
 		for seed := range 3 {
 			rng := rand.New(rand.NewPCG(uint64(seed), 5))
 			n := 0
-			walk(t, a, v, rng, 12+60*seed, func(m *Matcher, text []byte, mask bitmap) {
+			tokentest.Walk(t, grammarOf(t, a, v), twin, rng, 12+60*seed, func(_ *token.Matcher, text []byte, mask []uint64) {
 				if n++; n > 3 && n < 7 || n > 3 && rng.IntN(12) == 0 {
-					compareMasks(t, v, c, text, mask, wholeVocabulary(t, v, m, live))
+					tokentest.Compare(t, v, c.name, text, mask, twin.Mask(v, text, true))
 				}
 			})
 		}
@@ -273,15 +127,15 @@ func TestRollback(t *testing.T) {
 		c := rapid.SampledFrom(cs).Draw(t, "schema")
 		a := automatonOf(t, c)
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		m := a.Matcher(v)
+		m := matcherOf(t, a, v)
 		var ids []int32
 		got, want := make([]uint64, v.Words()), make([]uint64, v.Words())
 		for range rapid.IntRange(1, 30).Draw(t, "ops") {
 			if rapid.IntRange(0, 3).Draw(t, "op") > 0 && !m.Done() {
-				if err := m.Mask(got); err != nil {
+				if err := m.Fill(got); err != nil {
 					t.Fatal(err)
 				}
-				id := draw(rng, got)
+				id := tokentest.Draw(rng, got)
 				if err := m.Advance(id); err != nil {
 					t.Fatal(err)
 				}
@@ -297,16 +151,16 @@ func TestRollback(t *testing.T) {
 				t.Fatal("more steps back than were taken")
 			}
 		}
-		replay := a.Matcher(v)
+		replay := matcherOf(t, a, v)
 		for _, id := range ids {
 			if err := replay.Advance(id); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := m.Mask(got); err != nil {
+		if err := m.Fill(got); err != nil {
 			t.Fatal(err)
 		}
-		if err := replay.Mask(want); err != nil {
+		if err := replay.Fill(want); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(got, want) || m.Accepts() != replay.Accepts() || m.Done() != replay.Done() || string(m.Forced()) != string(replay.Forced()) {
@@ -319,18 +173,18 @@ func TestRollback(t *testing.T) {
 func TestMatcherRefuses(t *testing.T) {
 	v := qwenVocabulary(t)
 	c := compileTest(t, `{"properties":{"city":{"const":"Paris"}},"required":["city"]}`, Closed)
-	m := automatonOf(t, c).Matcher(v)
+	m := matcherOf(t, automatonOf(t, c), v)
 	if f := string(m.Forced()); f != `{` {
 		t.Errorf("forced %q", f)
 	}
-	call, _ := v.tok.ID("<tool_call>")
-	for _, id := range []int32{call, v.ends[0], 1 << 30, -1, v.trie.id[v.trie.first['x']]} {
+	call, _ := v.Tokenizer().ID("<tool_call>")
+	for _, id := range []int32{call, v.Ends()[0], 1 << 30, -1, v.Single('x')} {
 		if err := m.Advance(id); err == nil {
 			t.Errorf("token %d is taken", id)
 		}
 	}
 	err := m.AdvanceBytes([]byte(`{"city": "Pxris`))
-	if e, ok := err.(*RefusedError); !ok || e.Offset != 11 {
+	if e, ok := err.(*token.RefusedError); !ok || e.Offset != 11 {
 		t.Errorf("%v", err)
 	}
 	if err := m.AdvanceBytes([]byte(`{"ci`)); err != nil {
@@ -342,17 +196,18 @@ func TestMatcherRefuses(t *testing.T) {
 	if err := m.AdvanceBytes([]byte(`ty": "Paris"}`)); err != nil || !m.Accepts() {
 		t.Fatal(err)
 	}
-	mask := make(bitmap, v.Words()+2)
+	mask := make([]uint64, v.Words()+2)
 	mask[v.Words()] = 7
-	if err := m.Mask(mask); err != nil {
+	if err := m.Fill(mask); err != nil {
 		t.Fatal(err)
 	}
-	want := make(bitmap, v.Words()+2)
-	want.set(v.ends[0])
+	want := make([]uint64, v.Words()+2)
+	end := v.Ends()[0]
+	want[end>>6] |= 1 << (end & 63)
 	if !slices.Equal(mask, want) {
 		t.Error("more than the end is allowed at the end")
 	}
-	if err := m.Advance(v.ends[0]); err != nil || !m.Done() {
+	if err := m.Advance(v.Ends()[0]); err != nil || !m.Done() {
 		t.Fatal(err)
 	}
 	if err := m.AdvanceBytes([]byte(" ")); err == nil {
@@ -370,11 +225,8 @@ func TestShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := assemble(c.automaton.lang, c.automaton.defs, maxNesting)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := newAutomaton(p, 60<<10)
+	a := automatonOf(t, c)
+	g, err := token.New(v, 400<<10, a.Source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,7 +236,7 @@ func TestShared(t *testing.T) {
 	for i := range texts {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(i/2), 9))
-			texts[i] = walk(t, a, v, rng, 150, func(m *Matcher, _ []byte, mask bitmap) {
+			texts[i] = tokentest.Walk(t, g, slowly(t, a), rng, 150, func(_ *token.Matcher, _ []byte, mask []uint64) {
 				for k, w := range mask {
 					sums[i] = sums[i]*31 + w ^ uint64(k)
 				}
@@ -400,30 +252,11 @@ func TestShared(t *testing.T) {
 			t.Errorf("%v: %s", err, texts[i])
 		}
 	}
-	if a.epochs < 3 {
-		t.Errorf("started anew %d times: the test is too small", a.epochs)
+	if g.Epochs() < 3 {
+		t.Errorf("started anew %d times: the test is too small", g.Epochs())
 	}
-	if n := a.MemoryBytes(); n > 400<<10 {
+	if n := g.MemoryBytes(); n > 1<<20 {
 		t.Errorf("%d bytes held", n)
-	}
-}
-
-func TestApply(t *testing.T) {
-	inf := float32(math.Inf(-1))
-	z := make([]float32, 131)
-	for i := range z {
-		z[i] = float32(i)
-	}
-	z[1] = float32(math.Inf(1))
-	Apply(z, []uint64{1 << 5, math.MaxUint64})
-	for i, x := range z {
-		want := inf
-		if i == 5 || i >= 64 && i < 128 {
-			want = float32(i)
-		}
-		if x != want {
-			t.Errorf("logit %d is %v, want %v", i, x, want)
-		}
 	}
 }
 
@@ -444,15 +277,15 @@ func FuzzAdvanceBytes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which int, text string, cut int) {
 		c := cs[uint(which)%uint(len(cs))]
 		a := automatonOf(t, c)
-		whole := a.Matcher(nil)
+		whole := matcherOf(t, a, nil)
 		err := whole.AdvanceBytes([]byte(text))
-		parts := a.Matcher(nil)
+		parts := matcherOf(t, a, nil)
 		cut = int(uint(cut) % uint(len(text)+1))
 		perr := parts.AdvanceBytes([]byte(text[:cut]))
 		if perr == nil {
 			perr = parts.AdvanceBytes([]byte(text[cut:]))
 		}
-		if (err == nil) != (perr == nil) || err == nil && a.exact(whole.now) != a.exact(parts.now) {
+		if (err == nil) != (perr == nil) || err == nil && (whole.Accepts() != parts.Accepts() || nextOf(whole) != nextOf(parts)) {
 			t.Fatalf("%q in one piece: %v; cut at %d: %v", text, err, cut, perr)
 		}
 		if err == nil && whole.Accepts() {
@@ -483,16 +316,16 @@ func TestMaskPlaces(t *testing.T) {
 		{`{"type":"string","pattern":"^[a-z]{2,300}x?[0-9]{1,200}$"}`, a250 + "x11"},
 	} {
 		c := compileTest(t, `{"properties":{"a":`+tt.schema+`},"required":["a"]}`, Closed)
-		m := automatonOf(t, c).Matcher(v)
+		m := matcherOf(t, automatonOf(t, c), v)
 		text := `{"a": "` + tt.text
 		if err := m.AdvanceBytes([]byte(text)); err != nil {
 			t.Fatalf("%s: %q: %v", tt.schema, text, err)
 		}
-		mask := make(bitmap, v.Words())
-		if err := m.Mask(mask); err != nil {
+		mask := make([]uint64, v.Words())
+		if err := m.Fill(mask); err != nil {
 			t.Fatal(err)
 		}
-		compareMasks(t, v, c, []byte(text), mask, wholeVocabulary(t, v, m, map[*config]bool{}))
+		tokentest.Compare(t, v, c.name, []byte(text), mask, slowly(t, automatonOf(t, c)).Mask(v, []byte(text), true))
 	}
 }
 
@@ -518,7 +351,7 @@ func TestBounds(t *testing.T) {
 					if got := accepts(a, text); got != want {
 						t.Errorf("%s: %d times %q: accepted %v", tt.schema, k, char, got)
 					}
-					m := a.Matcher(nil)
+					m := matcherOf(t, a, nil)
 					var err error
 					for i := 0; i < len(text) && err == nil; i += 3 {
 						err = m.AdvanceBytes([]byte(text[i:min(i+3, len(text))]))
@@ -536,5 +369,61 @@ func TestBounds(t *testing.T) {
 				t.Errorf("%d to %d items: %d accepted %v", n, n+1, k, got)
 			}
 		}
+	}
+}
+
+// TestMaskLongTokens: masks with tokens as long as may be.
+func TestMaskLongTokens(t *testing.T) {
+	v, err := token.NewVocabulary(tokentest.Ranks(t, "aa", strings.Repeat("a", 128), strings.Repeat("a", 130), `a"`, `"}`, "é\"", `\"`), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{`{"maxLength":127}`, `{"maxLength":128}`, `{"maxLength":129}`, `{"minLength":128}`, `{"maxLength":300}`, `{"pattern":"^[a-z]{1,200}$"}`} {
+		c := compileTest(t, `{"properties":{"a":{"type":"string",`+s[1:]+`},"required":["a"]}`, Closed)
+		a := automatonOf(t, c)
+		twin := slowly(t, a)
+		for seed := range uint64(5) {
+			tokentest.Walk(t, grammarOf(t, a, v), twin, rand.New(rand.NewPCG(seed, 2)), 40, func(_ *token.Matcher, text []byte, mask []uint64) {
+				tokentest.Compare(t, v, c.name, text, mask, twin.Mask(v, text, true))
+			})
+		}
+	}
+}
+
+// TestForced: what is forced fits, and at each of its bytes nothing else does.
+func TestForced(t *testing.T) {
+	v := qwenVocabulary(t)
+	n := 0
+	for i, c := range sample(t, 20) {
+		a := automatonOf(t, c)
+		tokentest.Walk(t, grammarOf(t, a, v), slowly(t, a), rand.New(rand.NewPCG(uint64(i), 4)), 30, func(m *token.Matcher, text []byte, _ []uint64) {
+			forced := m.Forced()
+			n += len(forced)
+			k := matcherOf(t, a, v)
+			if err := k.AdvanceBytes(text); err != nil || m.Done() {
+				return
+			}
+			for _, b := range forced {
+				for x := range 256 {
+					if err := k.AdvanceBytes([]byte{byte(x)}); err == nil {
+						if byte(x) != b {
+							t.Fatalf("%s: after %q %q is forced, but %q fits", c.name, text, forced, rune(x))
+						}
+						if err := k.Rollback(1); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if k.Accepts() {
+					t.Fatalf("%s: after %q %q is forced, but the text may end", c.name, text, forced)
+				}
+				if err := k.AdvanceBytes([]byte{b}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	if n == 0 {
+		t.Error("nothing was ever forced")
 	}
 }

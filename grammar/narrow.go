@@ -45,7 +45,11 @@ type narrower struct {
 	later     []func() // checks that need every def made
 	reasons   []string
 	seen      map[string]bool
-	budget    int // schemas still to be looked at
+	budget    int    // schemas still to be looked at
+	barren    string // the first place found where no value fits
+	// The schemas that are being applied to the value at hand: one that applies
+	// itself to the same value again says nothing new.
+	inPlace []*jsontext.Value
 }
 
 // maxNarrowed bounds the work where allOf and $ref multiply schemas.
@@ -89,6 +93,9 @@ func (n *narrower) schema(v *jsontext.Value, loc string) *lang {
 	case 't':
 		return n.any(loc)
 	case 'f':
+		if n.barren == "" {
+			n.barren = loc
+		}
 		return &lang{kind: none}
 	}
 	if d := n.defs[v]; d != nil { // met before, maybe above this very place
@@ -100,7 +107,12 @@ func (n *narrower) schema(v *jsontext.Value, loc string) *lang {
 	}
 	d := &def{}
 	n.defs[v] = d
+	n.inPlace = append(n.inPlace, v)
 	d.lang = n.fresh(v, loc)
+	n.inPlace = n.inPlace[:len(n.inPlace)-1]
+	if d.lang.kind == none && n.barren == "" {
+		n.barren = loc
+	}
 	return d.lang
 }
 
@@ -173,6 +185,28 @@ func (n *narrower) flatten(v *jsontext.Value, loc string, depth int) *jsontext.V
 	return v
 }
 
+// means is the schema that v is, if v is nothing but a reference.
+func (n *narrower) means(v *jsontext.Value) *jsontext.Value {
+	for range maxSchemaDepth {
+		t, ok := n.target(v, "")
+		if !ok || n.draft >= draft2019 && !lone(v, "$ref") {
+			break
+		}
+		v = t
+	}
+	return v
+}
+
+// inside gives f a value of its own: what is applied to the value around it
+// isn't applied to that.
+func (n *narrower) inside(f func(*jsontext.Value, string) *lang, v *jsontext.Value, loc string) *lang {
+	outer := n.inPlace
+	n.inPlace = nil
+	l := f(v, loc)
+	n.inPlace = outer
+	return l
+}
+
 // branches makes the lang of anyOf or oneOf; nil if the keyword isn't there or
 // has to be left out.
 func (n *narrower) branches(v *jsontext.Value, key, loc string) *lang {
@@ -181,7 +215,7 @@ func (n *narrower) branches(v *jsontext.Value, key, loc string) *lang {
 		return nil
 	}
 	rest := v.Without(key)
-	alone := lone(v, key)
+	alone, again := lone(v, key), false
 	var subs []*jsontext.Value
 	var alts []*lang
 	for i, sub := range b.Elems {
@@ -191,15 +225,28 @@ func (n *narrower) branches(v *jsontext.Value, key, loc string) *lang {
 			alts = append(alts, n.schema(sub, at))
 			continue
 		}
+		means := n.means(sub)
+		if slices.Contains(n.inPlace, sub) || slices.Contains(n.inPlace, means) {
+			again = true
+			continue
+		}
 		flat := n.flatten(sub, at, 0)
 		merged, ok := mergeSchemas(rest, flat, 0)
 		if !ok {
 			continue
 		}
 		subs = append(subs, flat)
+		n.inPlace = append(n.inPlace, sub, means)
 		alts = append(alts, n.schema(merged, at))
+		n.inPlace = n.inPlace[:len(n.inPlace)-2]
 	}
-	if len(alts) < len(b.Elems) && (key == "oneOf" || len(alts) == 0) {
+	if again && (key == "oneOf" || len(alts) == 0) {
+		n.because(loc+"/"+key, "refers to itself without going into the value")
+	}
+	if again && len(alts) == 0 {
+		return nil
+	}
+	if len(alts) < len(b.Elems) && !again && (key == "oneOf" || len(alts) == 0) {
 		n.because(loc+"/"+key, "can't be merged with its siblings")
 		if len(alts) == 0 {
 			return nil
@@ -396,9 +443,9 @@ func (n *narrower) values(v *jsontext.Value, loc string) *lang {
 		case "string":
 			alts = append(alts, n.text(v, loc))
 		case "array":
-			alts = append(alts, n.array(v, loc))
+			alts = append(alts, n.inside(n.array, v, loc))
 		case "object":
-			alts = append(alts, n.object(v, loc))
+			alts = append(alts, n.inside(n.object, v, loc))
 		default:
 			n.because(loc+"/type", "unknown type %q", t)
 		}
@@ -650,7 +697,7 @@ func (n *narrower) number(v *jsontext.Value, loc string, whole bool) *lang {
 
 // within is l, or none if no number lies between its bounds.
 func within(l *lang) *lang {
-	if (l.lo != nil || l.hi != nil) && len((&ebnf{byBody: map[string]string{}}).between(l)) == 0 {
+	if (l.lo != nil || l.hi != nil) && len(between(l)) == 0 {
 		return &lang{kind: none}
 	}
 	return l
@@ -867,6 +914,9 @@ func (n *narrower) object(v *jsontext.Value, loc string) *lang {
 		if sub.IsFalse() {
 			if required[key] {
 				l.fields = append(l.fields, field{key, &lang{kind: none}, true})
+				if n.barren == "" {
+					n.barren = at + " for required " + strconv.Quote(clipText(key, 64))
+				}
 			}
 			return
 		}

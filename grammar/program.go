@@ -21,7 +21,7 @@ const (
 
 // A LimitError says that a schema asks for more than an automaton may cost.
 type LimitError struct {
-	Limit string // "nodes", "threads", "nesting", "mask work"
+	Limit string // "nodes", "threads" or "nesting"
 	Max   int
 }
 
@@ -89,12 +89,19 @@ type assembler struct {
 	open  int32
 	sets  map[string]*loopSet
 	err   error
+	// Entries of one raw character and of the two kinds of escapes, where these
+	// are called instead of copied; nil: they are copied.
+	pieces *[3]int32
 }
 
 // assemble writes l, nested at most depth deep. defs are those that l refers to.
 func assemble(l *lang, defs []*def, depth int) (*program, error) {
-	p := &program{depth: int32(depth)}
-	w := &assembler{p: p, entry: map[*def]int32{}, named: map[*lang]*def{}}
+	w := &assembler{p: &program{depth: int32(depth)}, entry: map[*def]int32{}, named: map[*lang]*def{}}
+	return w.p, w.assemble(l, defs)
+}
+
+func (w *assembler) assemble(l *lang, defs []*def) error {
+	p := w.p
 	for _, d := range defs {
 		w.named[d.lang] = d
 	}
@@ -112,14 +119,14 @@ func assemble(l *lang, defs []*def, depth int) (*program, error) {
 		}
 	}
 	if w.err != nil {
-		return nil, w.err
+		return w.err
 	}
 	p.start = start
 	p.measureNeed()
 	if p.need[start] > p.depth {
-		return nil, &LimitError{"nesting", depth}
+		return &LimitError{"nesting", int(p.depth)}
 	}
-	return p, nil
+	return nil
 }
 
 func (w *assembler) writeAny() {
@@ -428,6 +435,9 @@ func (w *assembler) object(l *lang, next int32) int32 {
 
 // char is one character of a set, as it is spelled.
 func (w *assembler) char(s charSet, anyEscape bool, next int32) int32 {
+	if w.pieces != nil && slices.Equal(s.raw, rawChars) {
+		return w.inPieces(s, anyEscape, next)
+	}
 	var seqs [][]bytePair
 	for i := 0; i < len(s.raw); i += 2 {
 		seqs = runes(seqs, s.raw[i], s.raw[i+1])
@@ -560,15 +570,15 @@ func (w *assembler) chars(s charSet, anyEscape bool, least, most int, next int32
 
 // loopSet gives equal sets one pointer.
 func (w *assembler) loopSet(s charSet, anyEscape bool) *loopSet {
-	l := &loopSet{s, anyEscape}
-	key := l.key()
-	if old := w.sets[key]; old != nil {
-		return old
+	key := s.key(anyEscape)
+	l := w.sets[key]
+	if l == nil {
+		if w.sets == nil {
+			w.sets = map[string]*loopSet{}
+		}
+		l = newLoopSet(s, anyEscape)
+		w.sets[key] = l
 	}
-	if w.sets == nil {
-		w.sets = map[string]*loopSet{}
-	}
-	w.sets[key] = l
 	return l
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolsidecar/sidecar/grammar/token"
+	"github.com/toolsidecar/sidecar/grammar/token/tokentest"
 	"github.com/toolsidecar/sidecar/models/jsontext"
 	"pgregory.net/rapid"
 )
@@ -96,14 +98,14 @@ func randomPattern(t *rapid.T, depth int) string {
 func TestRandomSchemas(t *testing.T) {
 	pieces := strings.Fields(`aa ab abc "a "ab" "b ": "," "}} ]} ]] {" ["" [[ 12 34 00 0. .5 1e e- true null tr ull é\" à ü \n \u \u00 00e \\ \\" \" kK Kk 2024- T1 :00 Z" aé éa b", a":a","b":`)
 	pieces = append(pieces, strings.Repeat("a", 40), strings.Repeat("ab", 30), `": "`, `", "`, "\n\n", ": ", ", ")
-	v, err := NewVocabulary(ranks(t, pieces...), 1)
+	v, err := token.NewVocabulary(tokentest.Ranks(t, pieces...), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	compiled, exact := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		schema := strings.TrimSuffix(randomObject(t, 3), "}") + `,"$defs":{"a":` + randomObject(t, 1) + `,"b":` + randomObject(t, 1) + `}}`
-		c, err := Compile(Tool{"t", []byte(schema)}, Closed)
+		c, err := Judge(Tool{"t", []byte(schema)}, Closed)
 		if err != nil {
 			t.Skip(err)
 		}
@@ -112,8 +114,9 @@ func TestRandomSchemas(t *testing.T) {
 		a := automatonOf(t, c)
 
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 8))
-		text := walk(t, a, v, rng, 40, func(m *Matcher, text []byte, mask bitmap) {
-			compareMasks(t, v, c, text, mask, wholeVocabulary(t, v, m, nil))
+		twin := slowly(t, a)
+		text := tokentest.Walk(t, grammarOf(t, a, v), twin, rng, 40, func(_ *token.Matcher, text []byte, mask []uint64) {
+			tokentest.Compare(t, v, schema, text, mask, twin.Mask(v, text, false))
 		})
 		if len(c.content.reasons) == 0 && text != nil {
 			exact++

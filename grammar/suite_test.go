@@ -55,7 +55,7 @@ func TestSuite(t *testing.T) {
 				}
 				name := d.folder + "/" + filepath.Base(f) + ": " + g.Description
 				tool := fmt.Sprintf(`{"$schema":%q,"type":"object","properties":{"v":%s}}`, d.id, s)
-				c, err := Compile(Tool{name, json.RawMessage(tool)}, Open)
+				c, err := Judge(Tool{name, json.RawMessage(tool)}, Open)
 				if err != nil {
 					t.Errorf("%s: %v", name, err)
 					continue
@@ -72,7 +72,7 @@ func TestSuite(t *testing.T) {
 					}
 				}
 				checkDerivations(t, c, 60)
-				if closed, err := Compile(Tool{name, json.RawMessage(tool)}, Closed); err != nil {
+				if closed, err := Judge(Tool{name, json.RawMessage(tool)}, Closed); err != nil {
 					t.Errorf("%s: closed: %v", name, err)
 				} else {
 					checkDerivations(t, closed, 60)
@@ -91,7 +91,7 @@ func TestDeriveRandom(t *testing.T) {
 		tool := fmt.Sprintf(`{"type":"object","properties":{"v":%s,"w":%s},"required":["v"],"$defs":{"d":%s,"e":%s}}`,
 			g.schema(3), g.schema(2), g.schema(2), g.schema(1))
 		for _, w := range []World{Closed, Open} {
-			c, err := Compile(Tool{"t", json.RawMessage(tool)}, w)
+			c, err := Judge(Tool{"t", json.RawMessage(tool)}, w)
 			if err != nil {
 				t.Fatalf("%s: %v", tool, err)
 			}

@@ -19,6 +19,10 @@ type Turn struct {
 	Client int
 	// Generated says that the engine wrote this text itself.
 	Generated bool
+
+	reply     *Tokens // of a recorded assistant turn
+	output    IDs     // ids of a generated text, nil when they are not known
+	reasoning string  // of an assistant message that is sent as the client's bytes
 }
 
 // Layout is the message list for the engine in owned-text mode:
@@ -30,32 +34,56 @@ type Turn struct {
 //	assistant the generated text, as the engine generated it
 //	user      <tool_response>…</…>        a run of tool results, one turn
 //
+// Where the family's template frames results ([wire.Family.ResultRole]), each is
+// a turn of its own with the bare text.
+//
 // Every turn but the last is the same on the next request of the conversation,
 // which makes the prompt a prefix of the next one.
 //
 // No text spells a control token of the family, and neither a result nor a tool
 // spells the tags of its frame: see [wire.Family.Neutral]. The bytes of a client's
 // message (Turn.Client) are the client's; whoever sends them sees to it.
-func (c *Conversation) Layout(f *wire.Family) []Turn {
-	turns := c.layout(f)
+func (c *Conversation) Layout(f *wire.Family) []Turn { return c.layout(f, neutral{f}) }
+
+// A spelling says what becomes of texts that may spell tokens of the vocabulary or
+// the family's tags.
+type spelling interface {
+	text(s string) string      // of a client
+	result(s string) string    // inside a frame: a tool result, a tool
+	said(s string) string      // of an assistant turn, by a client
+	generated(s string) string // of one, by the engine
+	turn(s string) string      // a whole turn, its framing included
+}
+
+// neutral is the spelling of prompts that are text.
+type neutral struct{ f *wire.Family }
+
+func (n neutral) text(s string) string      { return s }
+func (n neutral) result(s string) string    { return n.f.NeutralResult(s) }
+func (n neutral) said(s string) string      { return s }
+func (n neutral) generated(s string) string { return s }
+func (n neutral) turn(s string) string      { return n.f.Neutral(s) }
+
+func (c *Conversation) layout(f *wire.Family, as spelling) []Turn {
+	turns := c.turns(f, as)
 	for i := range turns {
-		turns[i].Text = f.Neutral(turns[i].Text)
+		turns[i].Text = as.turn(turns[i].Text)
 	}
 	return turns
 }
 
-func (c *Conversation) layout(f *wire.Family) []Turn {
+func (c *Conversation) turns(f *wire.Family, as spelling) []Turn {
 	var turns []Turn
 	start := 0
 	tools := ""
 	if c.front != nil {
-		tools = f.ToolsText(rawTools(f, c.front), c.front.Directory)
+		tools = f.ToolsText(rawTools(as, c.front), as.text(c.front.Directory))
 	}
 	switch {
 	case tools == "":
 	case len(c.messages) > 0 && isSystem(c.messages[0].Role) && c.messages[0].Opaque == nil:
-		turns = append(turns, Turn{Role: "system", Text: f.SystemText(c.messages[0].Text, true, tools), Client: -1})
-		turns = c.appendLate(turns, f, 0)
+		turns = append(turns, Turn{Role: "system", Text: f.SystemText(as.text(c.messages[0].Text), true, tools), Client: -1})
+		turns = c.appendLate(turns, f, as, 0)
 		start = 1
 	default:
 		turns = append(turns, Turn{Role: "system", Text: f.SystemText("", false, tools), Client: -1})
@@ -65,24 +93,32 @@ func (c *Conversation) layout(f *wire.Family) []Turn {
 		switch {
 		case m.Opaque != nil:
 			turns = append(turns, Turn{Role: m.Role, Client: i})
-		case m.Role == "assistant" && (c.Replaced(i) || len(m.Calls) > 0):
-			turns = append(turns, Turn{Role: "assistant", Text: c.assistant(f, i), Client: -1, Generated: c.Replaced(i)})
+		case m.Role == "assistant" && c.Replaced(i):
+			t := Turn{Role: "assistant", Text: WithReasoning(f, as.generated(c.Reasoning(i)), as.generated(c.Text(i))), Client: -1, Generated: true}
+			if t.reply = c.entries[i].Tokens; t.reply != nil {
+				t.output = t.reply.Output
+			}
+			turns = append(turns, t)
+		case m.Role == "assistant" && len(m.Calls) > 0:
+			turns = append(turns, Turn{Role: "assistant", Text: assistant(f, as, m), Client: -1})
 		case m.Role == "tool":
-			results := []string{f.NeutralResult(c.Text(i))}
+			results := []string{as.result(c.Text(i))}
 			j := i
 			for len(c.Late(j)) == 0 && j+1 < len(c.messages) && c.messages[j+1].Role == "tool" && c.messages[j+1].Opaque == nil {
 				j++
-				results = append(results, f.NeutralResult(c.Text(j)))
+				results = append(results, as.result(c.Text(j)))
 			}
-			turns = append(turns, Turn{Role: "user", Text: f.ResponseText(results), Client: -1})
+			turns = appendResults(turns, f, results)
 			i = j
 		case m.Role == "developer":
 			// A template that knows no such role leaves the message out.
-			turns = append(turns, Turn{Role: "system", Text: m.Text, Client: -1})
+			turns = append(turns, Turn{Role: "system", Text: as.text(m.Text), Client: -1})
+		case m.Role == "assistant":
+			turns = append(turns, Turn{Role: m.Role, Text: as.said(m.Text), reasoning: as.said(m.Reasoning), Client: i})
 		default:
-			turns = append(turns, Turn{Role: m.Role, Text: m.Text, Client: i})
+			turns = append(turns, Turn{Role: m.Role, Text: as.text(m.Text), Client: i})
 		}
-		turns = c.appendLate(turns, f, i)
+		turns = c.appendLate(turns, f, as, i)
 	}
 	return turns
 }
@@ -91,18 +127,14 @@ func (c *Conversation) layout(f *wire.Family) []Turn {
 // tools text needs a place that every template renders.
 func isSystem(role string) bool { return role == "system" || role == "developer" }
 
-// assistant is the text of an assistant turn: as generated when the ledger has
-// it, else written from the client's message in the family's syntax.
-func (c *Conversation) assistant(f *wire.Family, i int) string {
-	m := &c.messages[i]
-	if c.Replaced(i) {
-		return WithReasoning(f, c.Reasoning(i), c.Text(i))
-	}
+// assistant is the text of an assistant turn that the ledger does not have,
+// written from the client's message in the family's syntax.
+func assistant(f *wire.Family, as spelling, m *Message) string {
 	calls := make([]wire.Call, len(m.Calls))
 	for j, k := range m.Calls {
-		calls[j] = wire.Call{Name: k.Name, Arguments: k.Arguments}
+		calls[j] = wire.Call{Name: as.text(k.Name), Arguments: as.text(k.Arguments)}
 	}
-	return WithReasoning(f, m.Reasoning, f.TurnText(m.Text, calls))
+	return WithReasoning(f, as.said(m.Reasoning), f.TurnText(as.said(m.Text), calls))
 }
 
 // WithReasoning puts reasoning that the engine's parser split off back in front
@@ -114,26 +146,43 @@ func WithReasoning(f *wire.Family, reasoning, text string) string {
 	return f.ThinkOpen + "\n" + strings.Trim(reasoning, "\n") + "\n" + f.ThinkClose + "\n\n" + text
 }
 
-func (c *Conversation) appendLate(turns []Turn, f *wire.Family, i int) []Turn {
+func (c *Conversation) appendLate(turns []Turn, f *wire.Family, as spelling, i int) []Turn {
 	for _, late := range c.Late(i) {
-		call, answer := late.Call, late.Note
-		if call == "" {
-			call = f.CallText(wire.Call{Name: SearchTool, Arguments: `{"query": ` + quoteJSON(late.Query) + `}`})
+		call, answer := as.generated(late.Call), as.result(late.Note)
+		if late.Call == "" {
+			call = f.TurnText("", []wire.Call{{Name: SearchTool, Arguments: `{"query": ` + as.text(quoteJSON(late.Query)) + `}`}})
 		}
 		if len(late.Tools) > 0 {
-			answer = f.LateText(rawTools(f, late))
+			answer = f.LateText(rawTools(as, late))
 		}
 		turns = append(turns,
-			Turn{Role: "assistant", Text: call, Client: -1, Generated: late.Call != ""},
-			Turn{Role: "user", Text: f.ResponseText([]string{answer}), Client: -1})
+			Turn{Role: "assistant", Text: call, Client: -1, Generated: late.Call != "", output: late.CallIDs})
+		turns = appendResults(turns, f, []string{answer})
 	}
 	return turns
 }
 
-func rawTools(f *wire.Family, b *Block) []json.RawMessage {
+// appendResults appends the results of consecutive calls: one turn in the
+// family's frame, or a turn for each where the template frames them.
+func appendResults(turns []Turn, f *wire.Family, results []string) []Turn {
+	if f.ResultRole == "user" {
+		return append(turns, Turn{Role: "user", Text: f.ResponseText(results), Client: -1})
+	}
+	for _, r := range results {
+		turns = append(turns, Turn{Role: f.ResultRole, Text: r, Client: -1})
+	}
+	return turns
+}
+
+// rawTools are the tools of a block, with no spelling hidden in an escape of JSON.
+func rawTools(as spelling, b *Block) []json.RawMessage {
 	raw := make([]json.RawMessage, len(b.Tools))
 	for i, t := range b.Tools {
-		raw[i] = json.RawMessage(f.NeutralResult(t.JSON))
+		plain, err := wire.AppendPython(nil, []byte(t.JSON))
+		if err != nil { // no JSON: as it is
+			plain = []byte(t.JSON)
+		}
+		raw[i] = json.RawMessage(as.result(string(plain)))
 	}
 	return raw
 }

@@ -3,6 +3,7 @@ package prefix
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/hex"
 )
 
 // A Ledger keeps decisions by key. It may forget any entry at any time.
@@ -13,14 +14,53 @@ type Ledger interface {
 	Put(Key, *Entry)
 }
 
+// Name identifies a conversation to people, and to whoever deletes it: the start
+// of a key behind its first user message, made without regard to tools, model and
+// engine, so that it stays the same when these change and a new epoch begins. Conversations of one
+// tenant that begin with the same words share it. The zero Name is that of what
+// belongs to no single conversation, such as a front block.
+type Name [8]byte
+
+// String is the name in hexadecimal.
+func (n Name) String() string { return hex.EncodeToString(n[:]) }
+
+// ParseName reads what String writes.
+func ParseName(s string) (n Name, ok bool) {
+	b, err := hex.DecodeString(s)
+	return Name(append(b, n[:]...)[:len(n)]), err == nil && len(b) == len(n)
+}
+
+// name is that of a conversation whose messages up to the first of a user have
+// these meanings.
+func (s Scope) name(meanings []Key) (n Name) {
+	if len(meanings) == 0 {
+		return n
+	}
+	s.Fingerprint = "" // the same for every model and engine
+	keys := chain(s.root("name", ""), meanings)
+	copy(n[:], keys[len(keys)-1][:])
+	return n
+}
+
 // Entry is what was decided at one message.
 type Entry struct {
+	// Conversation is the one that the message belongs to.
+	Conversation Name
 	// Text replaces the client's text of the message when Replaced is set: the
 	// generated text of an assistant turn, or a shaped observation.
 	Text     string
 	Replaced bool
+	// Open says that the turn was cut, by length or by a client that left: what
+	// stands here was generated and may be replayed, but is no finished answer.
+	Open bool
+	// Tokens are the ids of an assistant turn; nil when only its text is known.
+	Tokens *Tokens
 	// Reasoning is what the engine reported apart from Text.
 	Reasoning string
+	// Calls are those of an assistant message that the ledger did not have, as its
+	// client first sent them, and Text and Reasoning what it sent with them: see
+	// Conversation.Keep. They have no ids.
+	Calls []Call
 	// Late are the blocks of tools that were added after this message, in order.
 	Late []*Block
 	// Front is the front block of the conversation, at its root only.
@@ -29,12 +69,27 @@ type Entry struct {
 	Origin *Key
 }
 
+// Tokens are the ids of an assistant turn and of what stands between it and the
+// assistant turn before it. Those of a whole conversation are the Heads and
+// Outputs of its assistant turns in order.
+type Tokens struct {
+	From Key // Sum of the turn before it whose ids are known; zero for the first
+	Sum  Key // of the layout in front of the turn, see Turn.Tokens
+	// Head leads from the end of the turn before to the start of generation.
+	// It begins and ends with the family's framing, so that ids are joined at
+	// control tokens only.
+	Head IDs
+	// Output was generated, without the token that ended it.
+	Output IDs
+}
+
 // Block is a list of tools as they were shown.
 type Block struct {
 	Query string // the search that a late block answers
 	// Call is the generated text that asked for a late block; "" when the sidecar
 	// added it by itself, and the call is then written from Query.
 	Call      string
+	CallIDs   IDs // the ids of Call, when they are known
 	Tools     []Shown
 	Note      string // what a late block says instead of tools, when it has none
 	Directory string // front block: what else exists
@@ -48,7 +103,17 @@ type Shown struct {
 
 // Size is the memory of an entry in bytes, for stores that bound it.
 func (e *Entry) Size() int {
-	n := 256 + len(e.Text) + len(e.Reasoning) + e.Front.size()
+	// 130 for the entry and 150 for its place in a map and in the order of use.
+	n := 280 + len(e.Text) + len(e.Reasoning) + e.Front.size()
+	if e.Origin != nil {
+		n += 32
+	}
+	if t := e.Tokens; t != nil {
+		n += 128 + len(t.Head) + len(t.Output)
+	}
+	for _, k := range e.Calls {
+		n += 64 + len(k.Name) + len(k.Arguments)
+	}
 	for _, b := range e.Late {
 		n += b.size()
 	}
@@ -59,7 +124,7 @@ func (b *Block) size() int {
 	if b == nil {
 		return 0
 	}
-	n := 128 + len(b.Query) + len(b.Call) + len(b.Note) + len(b.Directory)
+	n := 128 + len(b.Query) + len(b.Call) + len(b.CallIDs) + len(b.Note) + len(b.Directory)
 	for _, t := range b.Tools {
 		n += 48 + len(t.Name) + len(t.JSON)
 	}

@@ -104,17 +104,35 @@ func (m *Message) meaning(calls positions) Key {
 		return Key(h.Sum(nil))
 	}
 	field(h, m.Role)
-	field(h, m.Name)
-	field(h, m.Text)
-	if m.Role == "tool" {
+	switch m.Role {
+	case "assistant":
+		field(h, spoken(m.Text))
+	case "tool":
+		field(h, m.Text)
 		number(h, calls.of(m.CallID))
+	default:
+		field(h, m.Name)
+		field(h, m.Text)
 	}
 	number(h, len(m.Calls))
 	for _, c := range m.Calls {
 		field(h, c.Name)
-		field(h, CanonicalJSON(c.Arguments))
+		field(h, canonicalArguments(c.Arguments))
 	}
 	return Key(h.Sum(nil))
+}
+
+// thinkClose ends reasoning that stands in the text of a message, in all families
+// that have any.
+const thinkClose = "</think>"
+
+// spoken is the text of an assistant message without what clients drop or trim:
+// reasoning in front of it, and white space around it.
+func spoken(text string) string {
+	if i := strings.LastIndex(text, thinkClose); i >= 0 {
+		text = text[i+len(thinkClose):]
+	}
+	return strings.TrimSpace(text)
 }
 
 // meanings are those of a list of messages.
@@ -147,11 +165,23 @@ func number(h hash.Hash, n int) {
 // keys, no space, the shortest form of each number that a float64 holds exactly.
 // Text that is not JSON, or repeats a key, is returned as it is. It serves to
 // compare values, not to send them.
-func CanonicalJSON(text string) string {
+func CanonicalJSON(text string) string { return canonicalText(text, false) }
+
+// canonicalArguments is CanonicalJSON without members that are null, which clients
+// leave out when they write arguments anew. No arguments at all are an empty
+// object.
+func canonicalArguments(text string) string {
+	if strings.TrimSpace(text) == "" {
+		return "{}"
+	}
+	return canonicalText(text, true)
+}
+
+func canonicalText(text string, dropNull bool) string {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
 	var b bytes.Buffer
-	if !canonical(dec, &b, 0) || dec.More() || strings.TrimSpace(text[dec.InputOffset():]) != "" {
+	if !canonical(dec, &b, dropNull, 0) || dec.More() || strings.TrimSpace(text[dec.InputOffset():]) != "" {
 		return text
 	}
 	return b.String()
@@ -161,7 +191,7 @@ func CanonicalJSON(text string) string {
 // stops at 10,000.
 const maxCanonicalDepth = 512
 
-func canonical(dec *json.Decoder, b *bytes.Buffer, depth int) bool {
+func canonical(dec *json.Decoder, b *bytes.Buffer, dropNull bool, depth int) bool {
 	tok, err := dec.Token()
 	if err != nil || depth > maxCanonicalDepth {
 		return false
@@ -174,7 +204,7 @@ func canonical(dec *json.Decoder, b *bytes.Buffer, depth int) bool {
 				if i > 0 {
 					b.WriteByte(',')
 				}
-				if !canonical(dec, b, depth+1) {
+				if !canonical(dec, b, dropNull, depth+1) {
 					return false
 				}
 			}
@@ -193,7 +223,7 @@ func canonical(dec *json.Decoder, b *bytes.Buffer, depth int) bool {
 				return false
 			}
 			var member bytes.Buffer
-			if !canonical(dec, &member, depth+1) {
+			if !canonical(dec, &member, dropNull, depth+1) {
 				return false
 			}
 			members[name] = member.String()
@@ -202,8 +232,10 @@ func canonical(dec *json.Decoder, b *bytes.Buffer, depth int) bool {
 			return false
 		}
 		names := make([]string, 0, len(members))
-		for name := range members {
-			names = append(names, name)
+		for name, v := range members {
+			if !dropNull || v != "null" {
+				names = append(names, name)
+			}
 		}
 		slices.Sort(names)
 		b.WriteByte('{')

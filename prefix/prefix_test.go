@@ -98,7 +98,7 @@ func TestLayoutGrows(t *testing.T) {
 			for i := range rapid.IntRange(0, 3).Draw(t, "calls") {
 				said.Calls = append(said.Calls, Call{ID: fmt.Sprint(turn, i), Name: "pinned", Arguments: fmt.Sprintf(`{"b": 1.0, "a": [%d, null]}`, i)})
 			}
-			c.Reply(said, raw, "")
+			c.Reply(said, Generated{Text: raw})
 			before = now + dump([]Turn{{Role: "assistant", Text: raw, Client: -1}})
 			// clients drop reasoning, renumber ids and re-dump arguments
 			back := Message{Role: "assistant", Text: said.Text}
@@ -216,7 +216,7 @@ func TestEditBranches(t *testing.T) {
 	c.SetFront(&Block{Directory: "d"})
 	c.Decide(0, "", false)
 	said := Message{Role: "assistant", Text: "ok"}
-	c.Reply(said, "ok!", "because")
+	c.Reply(said, Generated{Text: "ok!", Reasoning: "because"})
 	c = Open(l, testScope, "tools", append(first, said, Message{Role: "user", Text: "edited"}))
 	if !c.Decided(0) || !c.Replaced(1) || c.Text(1) != "ok!" || c.Reasoning(1) != "because" || c.Decided(2) {
 		t.Errorf("before the edit: decided %v, reply %q %q; at it: %v", c.Decided(0), c.Text(1), c.Reasoning(1), c.Decided(2))
@@ -233,7 +233,7 @@ func TestSameWords(t *testing.T) {
 	for _, agent := range []string{"a", "b"} {
 		c := Open(l, testScope, agent, msgs)
 		c.SetFront(&Block{Directory: agent})
-		c.Reply(said, said.Text, "")
+		c.Reply(said, Generated{Text: said.Text})
 	}
 	next := []Message{msgs[0], said, {Role: "user", Text: "more"}}
 	for toolset, want := range map[string]string{"a": "a", "b": "b", "c": "b"} {

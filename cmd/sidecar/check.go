@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolsidecar/sidecar/grammar"
+	"github.com/toolsidecar/sidecar/grammar/accept"
 )
 
 // maxInstance is one byte more than what a check takes, so that longer input
@@ -24,17 +25,20 @@ func newCheckCmd() *cobra.Command {
 		tool    string
 		sources []string
 		world   string
+		formats bool
 		asJSON  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "check (--schema FILE | --tool NAME) [flags] [INSTANCE…]",
 		Short: "Judge whether a JSON instance fits a schema or a tool, and say why not",
 		Long: `Judge whether a JSON instance fits a schema or a tool, and say why not: the
-byte at which it stops being JSON, and the validation envelope that a model
-would be told. INSTANCE is a file, or - for standard input, the default.
+byte at which it stops fitting, what was expected there, and the validation
+envelope that a model would be told. INSTANCE is a file, or - for standard
+input, the default.
 
-A bare schema is taken by the letter and takes any JSON value (open world). A
-tool takes one object, and no keys that it doesn't declare (closed world).
+A bare schema is taken by the letter, by its automaton, and takes any JSON value
+(open world). A tool takes one object, and no keys that it doesn't declare
+(closed world); of it the byte is told where the text stops being JSON.
 
 The exit status is 1 if an instance doesn't fit or can't be judged. What the
 schema says and isn't judged, format above all, is named.`,
@@ -80,11 +84,18 @@ schema says and isn't judged, format above all, is named.`,
 				}
 				r.Name = schema
 			}
-			c, err := grammar.Compile(grammar.Tool{Name: r.Name, Schema: raw}, w)
+			c, err := grammar.Judge(grammar.Tool{Name: r.Name, Schema: raw}, w)
+			if !r.tool && w == grammar.Open {
+				// The envelope's judge reads fewer schemas than the automaton.
+				r.automaton, err = accept.Compile(cmd.Context(), raw, accept.Options{Formats: formats})
+			}
 			if err != nil {
 				return fmt.Errorf("check: can't be judged: %w", err)
 			}
-			r.NotJudged = append([]string{}, c.Undecided()...)
+			r.NotJudged = []string{}
+			if c != nil && (r.automaton == nil || !formats) {
+				r.NotJudged = append(r.NotJudged, c.Undecided()...)
+			}
 			if len(args) == 0 {
 				args = []string{"-"}
 			}
@@ -116,6 +127,7 @@ schema says and isn't judged, format above all, is named.`,
 	f.StringVar(&tool, "tool", "", "`NAME` of a tool of the catalog")
 	f.StringArrayVar(&sources, "catalog", []string{"demo"}, "catalog of the tool: demo, FILE or DIR; may be repeated")
 	f.StringVar(&world, "world", "", "open or closed: whether silent objects let undeclared keys through (default: closed for a tool, open for a schema)")
+	f.BoolVar(&formats, "formats", false, "with --schema in the open world: format asserts instead of being an annotation")
 	f.BoolVar(&asJSON, "json", false, "write JSON")
 	return cmd
 }
@@ -156,19 +168,25 @@ type checkReport struct {
 	NotJudged []string      `json:"not_judged"`
 	Results   []checkResult `json:"results"`
 
-	tool bool
+	tool      bool
+	automaton *accept.Automaton // judges; nil: the tool's judge does
 }
 
 type checkResult struct {
 	Instance string `json:"instance"`
 	Verdict  string `json:"verdict"` // fits, misfit or undecided
-	// Where the text stops being JSON: bytes from 0; null if it is JSON.
+	// Where the text stops fitting, or of a tool where it stops being JSON:
+	// bytes from 0; null if it doesn't.
 	Offset   *int            `json:"offset"`
-	Want     string          `json:"want,omitempty"` // what could have stood there
+	Pointer  string          `json:"pointer,omitempty"` // to the value in which it stops fitting
+	Want     string          `json:"want,omitempty"`    // what could have stood there
 	Envelope json.RawMessage `json:"envelope,omitempty"`
 }
 
 func (r *checkReport) check(c *grammar.Checked, path string, text []byte) checkResult {
+	if r.automaton != nil {
+		return r.follow(c, path, text)
+	}
 	x := checkResult{Instance: path, Verdict: "fits"}
 	misfits := c.Misfits(text, r.tool)
 	if len(misfits) == 0 {
@@ -199,6 +217,30 @@ func (r *checkReport) check(c *grammar.Checked, path string, text []byte) checkR
 	return x
 }
 
+// follow judges by the automaton; c, nil if there is none, words the envelope.
+func (r *checkReport) follow(c *grammar.Checked, path string, text []byte) checkResult {
+	x := checkResult{Instance: path, Verdict: "fits"}
+	err := r.automaton.Check(text)
+	if err == nil {
+		return x
+	}
+	var stop *accept.StopError
+	if !errors.As(err, &stop) {
+		x.Verdict, x.Want = "undecided", err.Error()
+		return x
+	}
+	x.Verdict, x.Offset, x.Pointer, x.Want = "misfit", &stop.Offset, stop.Pointer, strings.Join(stop.Expected, " or ")
+	var misfits []*grammar.Misfit
+	if c != nil {
+		misfits = c.Misfits(text, false)
+	}
+	if len(misfits) == 0 { // only the automaton knows
+		misfits = []*grammar.Misfit{{Loc: stop.Pointer, ErrorType: "schema", Message: stop.Why, Expected: x.Want, Offset: stop.Offset}}
+	}
+	x.Envelope = grammar.Envelope(r.Name, misfits...)
+	return x
+}
+
 func (r *checkReport) print(w io.Writer) error {
 	var b strings.Builder
 	for _, n := range r.NotJudged {
@@ -211,10 +253,25 @@ func (r *checkReport) print(w io.Writer) error {
 			continue
 		case "undecided":
 			fmt.Fprintf(&b, "%s: can't be judged by %s\n", x.Instance, r.Name)
+			if x.Envelope == nil {
+				fmt.Fprintf(&b, "  %s\n", x.Want)
+				continue
+			}
 		default:
 			fmt.Fprintf(&b, "%s: does not fit %s (%s world)\n", x.Instance, r.Name, r.World)
 		}
-		if x.Offset != nil {
+		switch {
+		case r.automaton != nil:
+			at := x.Pointer
+			if at == "" {
+				at = "the value"
+			}
+			fmt.Fprintf(&b, "  stops fitting at byte %d, in %s", *x.Offset, at)
+			if x.Want != "" {
+				fmt.Fprintf(&b, "; expected %s", x.Want)
+			}
+			b.WriteByte('\n')
+		case x.Offset != nil:
 			fmt.Fprintf(&b, "  not JSON from byte %d on; wanted: %s\n", *x.Offset, x.Want)
 		}
 		fmt.Fprintf(&b, "  %s\n", x.Envelope)

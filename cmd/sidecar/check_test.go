@@ -15,6 +15,7 @@ func TestCheckSchema(t *testing.T) {
 	want := `not judged: #/items/properties/day/format: "date" is an annotation and not judged
 ` + good + `: fits ` + schema + ` (open world)
 ` + bad + `: does not fit ` + schema + ` (open world)
+  stops fitting at byte 6, in /0/n; expected a number
   {"status":"validation_error","tool_name":"` + schema + `","error_count":1,"errors":[{"loc":[0,"n"],"input_value":4,"error_type":"less_than_equal","message":"Input should be less than or equal to 3","expected_domain":"integer of at most 3"}]}
 `
 	if out != want || errs != "" || err == nil || err.Error() != "check: 1 of 2 instances not found to fit" {
@@ -28,6 +29,36 @@ func TestCheckSchema(t *testing.T) {
 	}
 	if out, _, err = runCommand(t, `{"const":1}`, "check", "--schema", "-", writeFile(t, "i.json", "1.0")); err != nil || !strings.Contains(out, "fits - (open") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestCheckAutomaton: what only the automaton reads, where a text stops, and
+// formats when asked for.
+func TestCheckAutomaton(t *testing.T) {
+	schema := writeFile(t, "schema.json", `{"properties":{"day":{"format":"date"},"id":{"pattern":"^(?=a)[a-z]+$"}},"required":["id"]}`)
+	for _, x := range []struct {
+		stdin, flag, verdict string
+		offset               int // -1: none
+	}{
+		{`{"id":"abc","day":"x"}`, "--formats=false", "fits", -1},
+		{`{"id":"abc","day":"x"}`, "--formats", "misfit", 19},
+		{`{"id":"bc"}`, "--formats", "misfit", 7},
+		{`{"id":"abc"`, "--formats", "misfit", 11},
+		{`{"day":"2024-02-29"}`, "--formats", "misfit", 19},
+	} {
+		out, _, err := runCommand(t, x.stdin, "check", "--schema", schema, x.flag, "--json")
+		var r checkReport
+		if e := json.Unmarshal([]byte(out), &r); e != nil || len(r.Results) != 1 || (err == nil) != (x.verdict == "fits") {
+			t.Errorf("%s: %v, %v\n%s", x.stdin, err, e, out)
+			continue
+		}
+		got, at := r.Results[0], -1
+		if got.Offset != nil {
+			at = *got.Offset
+		}
+		if got.Verdict != x.verdict || at != x.offset || (got.Envelope == nil) != (x.verdict == "fits") {
+			t.Errorf("%s %s: %+v, offset %d", x.stdin, x.flag, got, at)
+		}
 	}
 }
 
@@ -72,7 +103,7 @@ func TestCheckTool(t *testing.T) {
 }
 
 func TestCheckErrors(t *testing.T) {
-	schema := writeFile(t, "schema.json", `{"pattern":"(?=x)"}`)
+	schema := writeFile(t, "schema.json", `{"pattern":"(a)\\1"}`)
 	for _, x := range []struct {
 		args  []string
 		want  string
@@ -82,7 +113,7 @@ func TestCheckErrors(t *testing.T) {
 		{[]string{"--schema", "a", "--tool", "b"}, "give either --schema or --tool", true},
 		{[]string{"--schema", "nope.json"}, "check: --schema nope.json: no such file or directory", false},
 		{[]string{"--schema", t.TempDir()}, "is a directory", false},
-		{[]string{"--schema", schema}, "invalid or unsupported Perl syntax: `(?=`", false},
+		{[]string{"--schema", schema}, `pattern "(a)\\1": backreference at byte 3`, false},
 		{[]string{"--schema", writeFile(t, "s.json", "null")}, "a schema is an object, true or false", false},
 		{[]string{"--schema", writeFile(t, "s.json", "{}"), "nope.json"}, "check: nope.json: no such file or directory", false},
 		{[]string{"--schema", writeFile(t, "s.json", "{}"), "--world", "flat"}, "check: --world flat", true},

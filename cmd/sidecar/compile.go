@@ -24,24 +24,38 @@ func newCompileCmd() *cobra.Command {
 		family  string
 		version string
 		many    bool
+		prove   bool
 		asJSON  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "compile [flags] [TOOL…]",
-		Short: "Write what holds an engine to the tools: the response_format of a request",
-		Long: `Write what holds an engine to the tools: the response_format that goes into a
-chat request beside the family's own tools text. TOOL are names; without any,
-all tools of the catalog and all schemas are taken, in their order.
+		Short: "Write what holds an engine to the tools, in the engine's own notation",
+		Long: `Write what holds an engine to the tools, in the engine's own notation. TOOL are
+names; without any, all tools of the catalog and all schemas are taken, in
+their order.
+
+  structural-tag  response_format of vLLM and SGLang on xgrammar (default)
+  legacy-tag      response_format of their guidance backends; tool_choice auto only
+  gbnf            grammar of llama.cpp
+  lark            grammar of llguidance
+  regex           for any engine; a tool whose values nest without end is refused
+  json-schema     the arguments of one tool as a schema that says nothing else
 
 On standard error stands for each tool whether it is held exactly (whatever the
 engine finishes fits the schema) or is checked after the reply, and why. With
---json this report and the format are one object on standard output.`,
+--prove the text is read back by the rules of its notation and compared with
+the automaton of the tool: proved, bounded(k) (nothing longer than k bytes was
+looked at), checked or unconstrained, with a shortest text that one has and the
+other not. With --json this report and what is written are one object on standard output.`,
 		Example: `  sidecar compile orders__get_order orders__refund_order > format.json
   sidecar compile --catalog tools.json --choice required --parallel --json | jq .tools
-  sidecar compile --schema arguments.json --world open`,
+  sidecar compile --schema arguments.json --world open
+  sidecar compile --tools tools.json --target gbnf --tool-choice required > grammar.gbnf`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if target != "structural-tag" {
-				return &usageError{fmt.Errorf("compile: no target %q", target), "the one target is structural-tag"}
+			switch target {
+			case "structural-tag", "legacy-tag", "gbnf", "lark", "regex", "json-schema":
+			default:
+				return &usageError{fmt.Errorf("compile: no target %q", target), "targets are structural-tag, legacy-tag, gbnf, lark, regex and json-schema"}
 			}
 			f, err := wire.ByName(family)
 			if err != nil {
@@ -69,7 +83,7 @@ engine finishes fits the schema) or is checked after the reply, and why. With
 			default:
 				c.Mode, c.Name = grammar.Named, choice
 			}
-			r, err := compileTag(f, tools, w, c, version)
+			r, err := compileReply(f, tools, w, c, target, version, prove)
 			if err != nil {
 				return err
 			}
@@ -79,19 +93,27 @@ engine finishes fits the schema) or is checked after the reply, and why. With
 			if err := r.print(cmd.ErrOrStderr()); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", r.Format)
+			if r.Text != "" {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", strings.TrimSuffix(r.Text, "\n"))
+			} else {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", r.Format)
+			}
 			return err
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&target, "target", "structural-tag", "what to write: structural-tag")
+	f.StringVar(&target, "target", "structural-tag", "what to write: structural-tag, legacy-tag, gbnf, lark, regex or json-schema")
 	f.StringArrayVar(&sources, "catalog", nil, "catalog of the tools: demo, FILE or DIR; may be repeated (default demo, unless --schema is given)")
+	f.StringArrayVar(&sources, "tools", nil, "the same: a `FILE` of tools")
 	f.StringArrayVar(&schemas, "schema", nil, "JSON Schema `FILE` of one more tool, named after the file; may be repeated")
-	f.StringVar(&choice, "choice", "auto", "auto, required, none, or the `NAME` of the one tool to be called")
+	f.StringVar(&choice, "tool-choice", "auto", "auto, required, none, or the `NAME` of the one tool to be called")
+	f.StringVar(&choice, "choice", "auto", "the same")
+	f.Lookup("choice").Hidden = true
 	f.BoolVar(&many, "parallel", false, "allow more than one call")
 	f.StringVar(&world, "world", "closed", "open or closed: whether silent objects let undeclared keys through")
 	f.StringVar(&family, "family", "hermes", "model family, which says how a call is written")
 	f.StringVar(&version, "xgrammar", "0.2.8", "`VERSION` of xgrammar in the engine")
+	f.BoolVar(&prove, "prove", false, "read the text back and compare it with what was meant")
 	f.BoolVar(&asJSON, "json", false, "write format and report as one JSON object")
 	return cmd
 }
@@ -148,22 +170,41 @@ func compileTools(cmd *cobra.Command, sources, schemas, names []string) ([]gramm
 
 // compileReport is the JSON answer of the command.
 type compileReport struct {
-	// Format is the value of response_format.
-	Format  json.RawMessage `json:"response_format"`
-	Bytes   int             `json:"bytes"` // of it
-	Exact   int             `json:"exact"` // tools held exactly
-	Checked int             `json:"checked"`
-	Tools   []compiledTool  `json:"tools"`
+	Target string `json:"target"`
+	// Format is the value of response_format, with structural-tag.
+	Format json.RawMessage `json:"response_format,omitempty"`
+	// Text is what is written with any other target.
+	Text string `json:"text,omitempty"`
+	// Lazy: the text holds the reply from Triggers on.
+	Lazy     bool           `json:"grammar_lazy,omitempty"`
+	Triggers []string       `json:"triggers,omitempty"`
+	Bytes    int            `json:"bytes"` // of format or text
+	Exact    int            `json:"exact"` // tools held exactly
+	Checked  int            `json:"checked"`
+	Tools    []compiledTool `json:"tools"`
 }
 
 type compiledTool struct {
 	Name    string   `json:"name"`
 	Exact   bool     `json:"exact"`
 	Reasons []string `json:"reasons"` // why not exact
+	*provedTool
 }
 
-func compileTag(f *wire.Family, tools []grammar.Tool, w grammar.World, c grammar.Choice, version string) (*compileReport, error) {
+// provedTool is what --prove adds.
+type provedTool struct {
+	Status string `json:"status"`
+	Equal  bool   `json:"equal"` // what was written is what was meant
+	// Wider is a text that was written and not meant, Narrower one that was
+	// meant and not written.
+	Wider    *string `json:"wider,omitempty"`
+	Narrower *string `json:"narrower,omitempty"`
+	States   int     `json:"states"` // pairs of them that were compared
+}
+
+func compileReply(f *wire.Family, tools []grammar.Tool, w grammar.World, c grammar.Choice, target, version string, prove bool) (*compileReport, error) {
 	var compiled []*grammar.Checked
+	byName := map[string]*grammar.Checked{}
 	var bad error
 	for _, t := range tools {
 		if c.Mode == grammar.None || c.Mode == grammar.Named && t.Name != c.Name {
@@ -175,6 +216,7 @@ func compileTag(f *wire.Family, tools []grammar.Tool, w grammar.World, c grammar
 			continue
 		}
 		compiled = append(compiled, checked)
+		byName[t.Name] = checked
 	}
 	if bad != nil {
 		return nil, fmt.Errorf("compile: %w", bad)
@@ -182,16 +224,39 @@ func compileTag(f *wire.Family, tools []grammar.Tool, w grammar.World, c grammar
 	if len(compiled) == 0 && c.Mode == grammar.Named {
 		return nil, &usageError{fmt.Errorf("compile: --choice %s: no such tool among those given", c.Name), "give auto, required, none, or the name of a tool"}
 	}
-	syntax := grammar.Syntax{Trigger: f.Trigger(), Begin: f.CallBegin, End: f.CallEnd(), Separator: "\n"}
-	e, err := grammar.Tag(syntax, compiled, c, grammar.Engine{Name: "xgrammar", Version: version})
-	if err != nil {
-		return nil, fmt.Errorf("compile: %w", err)
+	syntax := grammar.SyntaxOf(f)
+	if prove && syntax.Parameters != nil {
+		return nil, &usageError{fmt.Errorf("compile: --prove compares arguments that are one JSON object, and family %s writes them in tags", f.Name), "leave out --prove; its calls are checked as they stream"}
 	}
-	r := &compileReport{Tools: []compiledTool{}}
-	r.Format = append(append([]byte(`{"type":"structural_tag","format":`), e.Format...), '}')
-	r.Bytes = len(r.Format)
-	for _, t := range e.Tools {
-		x := compiledTool{t.Name, t.Exact, append([]string{}, t.Reasons...)}
+	r := &compileReport{Target: target, Tools: []compiledTool{}}
+	var held []grammar.ToolEmission
+	if target == "structural-tag" {
+		e, err := grammar.Tag(syntax, compiled, c, grammar.Engine{Name: "xgrammar", Version: version})
+		if err != nil {
+			return nil, fmt.Errorf("compile: %w", err)
+		}
+		r.Format = append(append([]byte(`{"type":"structural_tag","format":`), e.Format...), '}')
+		r.Bytes, held = len(r.Format), e.Tools
+	} else {
+		t, err := grammar.Write(syntax, compiled, c, grammar.Target(target))
+		if err != nil {
+			return nil, fmt.Errorf("compile: %w", err)
+		}
+		r.Text, r.Lazy = t.Text, t.Lazy
+		if r.Lazy {
+			r.Triggers = []string{syntax.Trigger}
+		}
+		r.Bytes, held = len(r.Text), t.Tools
+	}
+	for _, t := range held {
+		x := compiledTool{t.Name, t.Exact, append([]string{}, t.Reasons...), nil}
+		if prove {
+			p, err := byName[t.Name].Prove(grammar.Target(target))
+			if err != nil {
+				return nil, fmt.Errorf("compile: --prove: %w", err)
+			}
+			x.provedTool = &provedTool{p.Status, p.Equal, p.Wider, p.Narrower, p.States}
+		}
 		if r.Tools = append(r.Tools, x); t.Exact {
 			r.Exact++
 		} else {
@@ -205,14 +270,27 @@ func compileTag(f *wire.Family, tools []grammar.Tool, w grammar.World, c grammar
 func (r *compileReport) print(w io.Writer) error {
 	var b strings.Builder
 	for _, t := range r.Tools {
-		if t.Exact && len(r.Tools) <= 20 {
-			fmt.Fprintf(&b, "exact    %s\n", t.Name)
+		status := "checked"
+		if t.Exact {
+			status = "exact"
 		}
-		if !t.Exact {
-			fmt.Fprintf(&b, "checked  %s\n", t.Name)
-			for _, why := range t.Reasons {
-				fmt.Fprintf(&b, "           %s\n", oneLine(why, 200))
-			}
+		if t.provedTool != nil {
+			status = t.Status
+		}
+		if !t.Exact || t.provedTool != nil || len(r.Tools) <= 20 {
+			fmt.Fprintf(&b, "%-8s %s\n", status, t.Name)
+		}
+		for _, why := range t.Reasons {
+			fmt.Fprintf(&b, "           %s\n", oneLine(why, 200))
+		}
+		if t.provedTool == nil {
+			continue
+		}
+		if t.Wider != nil {
+			fmt.Fprintf(&b, "           written and not meant: %s\n", oneLine(*t.Wider, 200))
+		}
+		if t.Narrower != nil {
+			fmt.Fprintf(&b, "           meant and not written: %s\n", oneLine(*t.Narrower, 200))
 		}
 	}
 	fmt.Fprintf(&b, "%s: %s exact, %s checked after the reply; %s bytes\n", counted(len(r.Tools), "tool"), thousands(r.Exact), thousands(r.Checked), thousands(r.Bytes))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/internal/proxy"
+	"github.com/toolsidecar/sidecar/models/wire"
 )
 
 // serveConfig is what `sidecar serve` runs with.
@@ -32,6 +33,10 @@ type serveConfig struct {
 	Refresh      time.Duration
 	Tokenizer    string
 	World        string
+	Ledger       ledgerConfig
+	Model, GPU   string // cards of the report's estimate
+	Volatile     volatileConfig
+	PromptLog    string
 	Proxy        proxy.Config
 
 	live *catalog.Live
@@ -86,10 +91,22 @@ func serveOptions(c *serveConfig) []*option {
 		number("late-tokens", &st.MaxLate, proxy.DefaultMaxLate, 128, 1<<20, "schema tokens of all added tools of a conversation, before a new epoch"),
 		number("observation-tokens", &st.Budget.MaxTokens, 2048, 64, 1<<20, "tokens of one tool result"),
 		choice("world", &c.World, "closed", []string{"closed", "open"}, "what a tool's schema means that is silent on undeclared keys"),
-		size("ledger-bytes", &st.Ledger, proxy.DefaultLedger, 1<<20, 1<<36, "memory of the conversation ledger"),
+		text("ledger", &c.Ledger.Where, "memory", "`WHERE` conversations are kept: memory, or file:DIR, which survives the process"),
+		size("ledger-bytes", &st.LedgerBytes, proxy.DefaultLedger, 1<<20, 1<<36, "size of the ledger, in memory or in files; what was used longest ago leaves first"),
+		span("ledger-ttl", &c.Ledger.TTL, 0, 0, 10*365*24*time.Hour, "how long a conversation is kept that nobody continues; 0 is for ever"),
+		text("ledger-key", &c.Ledger.Key, "", "`KEY` that encrypts a ledger in files, 16 bytes or more; better given as SIDECAR_LEDGER_KEY"),
+		text("ledger-key-file", &c.Ledger.KeyFile, "", "`FILE` that holds the key; without a key it is DIR.key, made if it is not there"),
 		number("sessions", &st.Sessions, proxy.DefaultSessions, 1, 1<<16, "decision records kept for /sidecar/v1/sessions"),
+		toggle("cache-salt", &st.CacheSalt, false, "part the engine's prefix cache by the clients' keys, so that none can find out by timing what another sent"),
+		text("volatile", &c.Volatile.Action, "off", "lines of the system text that change from turn to turn (dates, hashes, counters): move puts them at the end of the last user message, strip leaves them out, off lets them be"),
+		text("volatile-rules", &c.Volatile.File, "", "YAML `FILE` of rules for such lines, in the place of the built-in ones"),
+		text("model", &c.Model, "", "`CARD` of the model that lost prefill is priced on in the report, as in Qwen/Qwen3-8B"),
+		text("gpu", &c.GPU, "H100-SXM-80GB", "`CARD` of its GPU"),
+		float("gpu-hour", &st.GPUHour, 0, 0, 1e6, "price of a GPU-hour, in any currency"),
 		text("tokenizer", &c.Tokenizer, "", "vocabulary `FILE` (tokenizer.json or *.tiktoken); without it Qwen3's, whose counts are estimates for other models"),
-		choice("family", &st.Family, "auto", []string{"auto", "hermes", "chatml"}, "the model's way to write turns and calls"),
+		mode(&st.Mode),
+		text("log-prompts", &c.PromptLog, "off", "where each prompt goes as text, with all that the client wrote in it: off, stdout, stderr or a `FILE`"),
+		choice("family", &st.Family, "auto", slices.Concat([]string{"auto"}, wire.Names(), wire.Aliases()), "the model's way to write turns and calls"),
 	}
 }
 
@@ -143,6 +160,20 @@ func choice(name string, dst *string, def string, of []string, usage string) *op
 	}}
 }
 
+// mode is the option that says what the engine is given.
+func mode(dst *string) *option {
+	o := choice("mode", dst, proxy.ModeAuto, []string{proxy.ModeAuto, proxy.ModeTokenIn, proxy.ModeOwned},
+		"what the engine is given, token ids or messages of ours; auto takes ids where the engine does")
+	set := o.set
+	o.set = func(v []string) error {
+		if v[0] == "native" {
+			return errors.New(`"native", tools through the model's own template, is not built: use auto, token-in or owned`)
+		}
+		return set(v)
+	}
+	return o
+}
+
 func list(name string, dst *[]string, usage string) *option {
 	return &option{name: name, usage: usage + " (repeatable)", kind: "text", tags: []string{"!!str"}, many: true, set: func(v []string) error {
 		*dst = v
@@ -170,6 +201,19 @@ func number(name string, dst *int, def, least, most int, usage string) *option {
 			return fmt.Errorf("%q is not a whole number from %d to %d", v[0], least, most)
 		}
 		*dst = n
+		return nil
+	}}
+}
+
+func float(name string, dst *float64, def, least, most float64, usage string) *option {
+	*dst = def
+	show := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+	return &option{name: name, usage: usage, kind: "n", tags: []string{"!!int", "!!float"}, def: show(def), set: func(v []string) error {
+		f, err := strconv.ParseFloat(v[0], 64)
+		if err != nil || !(f >= least && f <= most) {
+			return fmt.Errorf("%q is not a number from %s to %s", v[0], show(least), show(most))
+		}
+		*dst = f
 		return nil
 	}}
 }

@@ -227,13 +227,18 @@ func (f *demoFlags) check() (*cost.Calculator, error) {
 			return nil, &usageError{fmt.Errorf("demo: --engine %q is no URL", f.engine), "for example http://127.0.0.1:8000"}
 		}
 	}
-	model, err := models.ByID(f.card)
+	return calculator("demo: --model-card", f.card, "demo: --gpu", f.gpu)
+}
+
+// calculator is the cost model of two cards, which were given by these flags.
+func calculator(modelFlag, modelCard, gpuFlag, gpuCard string) (*cost.Calculator, error) {
+	model, err := models.ByID(modelCard)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("demo: --model-card: %w", err), "give one of the ids"}
+		return nil, &usageError{fmt.Errorf("%s: %w", modelFlag, err), "give one of the ids"}
 	}
-	gpu, err := models.GPUByID(f.gpu)
+	gpu, err := models.GPUByID(gpuCard)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("demo: --gpu: %w", err), "give one of the ids"}
+		return nil, &usageError{fmt.Errorf("%s: %w", gpuFlag, err), "give one of the ids"}
 	}
 	return cost.New(cost.Config{Model: model, GPU: gpu})
 }
@@ -361,7 +366,7 @@ func (d *demo) turn(ctx context.Context, messages []demoMessage, t *demoTurn) ([
 	switch {
 	case t.Mode == "":
 		return nil, fmt.Errorf("no X-Sidecar-Mode in the reply: %s does not answer as a sidecar with its stages on", d.agent.base)
-	case t.Mode != "owned":
+	case t.Mode != "owned" && t.Mode != "token-in":
 		return nil, fmt.Errorf("the sidecar passed the request through without tools: %s", t.Reason)
 	}
 	d.view.begin("counting the prompt with all tools")

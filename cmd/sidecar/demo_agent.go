@@ -513,7 +513,7 @@ func (r *demoRecord) complete(t *demoTurn) {
 	if r.Timing != nil {
 		t.Stages = r.Timing
 	}
-	if r.Mode == "owned" && r.TokensExact { // else nothing is expected
+	if (r.Mode == "owned" || r.Mode == "token-in") && r.TokensExact { // else nothing is expected
 		t.ExpectedCached = &r.Expected
 	}
 	if r.Reported != nil {

@@ -732,7 +732,7 @@ func TestDemoLocal(t *testing.T) {
 	}
 	for _, turn := range r.Turns {
 		name := fmt.Sprintf("turn %d.%d", turn.Task, turn.Turn)
-		if turn.Mode != "owned" || turn.ID == "" || turn.Shown == 0 || turn.ShownTokens == 0 || len(turn.Stages) == 0 {
+		if turn.Mode != "token-in" || turn.ID == "" || turn.Shown == 0 || turn.ShownTokens == 0 || len(turn.Stages) == 0 {
 			t.Errorf("%s: %+v", name, turn)
 		}
 		if turn.AllTools == nil || turn.PromptTokens == 0 || *turn.AllTools < 100*turn.PromptTokens {

@@ -33,8 +33,9 @@ cache and metrics; a seeded policy in place of a model, which calls the tools wh
 user's, with arguments that fit their schemas; time by a formula. It says that it is one: its
 system_fingerprint starts with "sidecar-sim-".
 
-The policy stays inside response_format and tool_choice but is no mask over a model: it shows that
-the path around an engine works, not how well a model chooses.
+The policy stays inside response_format and tool_choice: its tokens pass through the token masks of
+the constraint, and with --random the masks alone choose. It shows that the path around an engine
+works, not how well a model chooses.
 
 A request asks for a fault with the header ` + simengine.FaultHeader + `:
   ` + strings.ReplaceAll(simengine.FaultHelp, "\n", "\n  "),
@@ -70,7 +71,7 @@ A request asks for a fault with the header ` + simengine.FaultHeader + `:
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:8000", "address to listen on; port 0 takes a free one")
-	f.StringVar(&cfg.Family, "family", "qwen3", "chat template and call syntax: qwen3 (hermes) or chatml")
+	f.StringVar(&cfg.Family, "family", "qwen3", "chat template and call syntax: qwen3 (hermes), chatml or qwen3-coder")
 	f.StringVar(&vocab, "tokenizer", "", "tokenizer.json or *.tiktoken file (default: Qwen3's vocabulary)")
 	f.StringVar(&cfg.Model, "model", "sim-qwen3", "id of the served model")
 	f.IntVar(&cfg.MaxModelLen, "max-model-len", 40960, "tokens of prompt and answer")
@@ -78,6 +79,7 @@ A request asks for a fault with the header ` + simengine.FaultHeader + `:
 	f.IntVar(&cfg.BlockSize, "block-size", 16, "tokens of a cache block")
 	f.IntVar(&cfg.KVBlocks, "kv-blocks", 16384, "blocks of the cache; they must hold --max-model-len")
 	f.Uint64Var(&cfg.Seed, "seed", 0, "seed of the policy")
+	f.BoolVar(&cfg.Random, "random", false, "constrained answers are random tokens that the constraint's masks allow")
 	f.BoolVar(&cfg.PromptTokensDetails, "enable-prompt-tokens-details", false, "report cached tokens in usage")
 	f.BoolVar(&cfg.Reasoning, "reasoning", false, "begin unconstrained answers with reasoning between think tags, as part of the content")
 	f.StringVar(&latency, "latency", "none", "none, or formula: overhead + uncached prompt tokens, then time per output token")

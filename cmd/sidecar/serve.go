@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -54,25 +55,40 @@ requests are refused, live ones have --drain-timeout to end.`,
 // serve runs until ctx ends, then drains. restore gives signals their default
 // effect back, so that a second one ends the process at once.
 func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr io.Writer) error {
-	switch cfg.AccessLog {
-	case "off", "":
-	case "stdout":
-		cfg.Proxy.AccessLog = stdout
-	case "stderr":
-		cfg.Proxy.AccessLog = stderr
-	default:
-		f, err := os.OpenFile(cfg.AccessLog, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			return &usageError{fmt.Errorf("access log: %w", err), "give --access-log a file that can be written, stderr or off"}
+	for _, l := range []struct {
+		option, to string
+		dst        *io.Writer
+	}{{"access-log", cfg.AccessLog, &cfg.Proxy.AccessLog}, {"log-prompts", cfg.PromptLog, &cfg.Proxy.Stages.PromptLog}} {
+		switch l.to {
+		case "off", "":
+		case "stdout":
+			*l.dst = stdout
+		case "stderr":
+			*l.dst = stderr
+		default:
+			f, err := os.OpenFile(l.to, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			if err != nil {
+				return &usageError{fmt.Errorf("%s: %w", strings.ReplaceAll(l.option, "-", " "), err), "give --" + l.option + " a file that can be written, stderr or off"}
+			}
+			defer f.Close()
+			*l.dst = f
 		}
-		defer f.Close()
-		cfg.Proxy.AccessLog = f
 	}
 	cfg.Proxy.ErrorLog = stderr
 	if err := loadStages(ctx, cfg, stderr); err != nil {
 		return err
 	}
 	defer cfg.live.Close()
+	ledger, secret, err := openLedger(&cfg.Ledger, cfg.Proxy.Stages.LedgerBytes, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := ledger.Close(); err != nil {
+			fmt.Fprintf(stderr, "sidecar: closing the ledger: %v\n", err)
+		}
+	}()
+	cfg.Proxy.Stages.Ledger, cfg.Proxy.Stages.Secret = ledger, secret
 	p, err := proxy.New(cfg.Proxy)
 	if err != nil {
 		return &usageError{err, "see 'sidecar serve --help'"}
@@ -125,6 +141,15 @@ func loadStages(ctx context.Context, cfg *serveConfig, stderr io.Writer) error {
 			return &usageError{fmt.Errorf("--tokenizer %s: %w", cfg.Tokenizer, err), "give the model's tokenizer.json, or a *.tiktoken file"}
 		}
 		st.Counter = t
+	}
+	var err error
+	if cfg.Model != "" {
+		if st.Cost, err = calculator("--model", cfg.Model, "--gpu", cfg.GPU); err != nil {
+			return err
+		}
+	}
+	if st.Volatile, err = loadVolatile(&cfg.Volatile); err != nil {
+		return err
 	}
 	if cfg.World == "open" {
 		st.World = grammar.Open

@@ -49,6 +49,21 @@ type Info struct {
 	// whitespace bound; otherwise TagReason says what it answered.
 	StructuralTag bool
 	TagReason     string
+	// TokenIn is how prompts are sent as ids; "" when they can't be, for
+	// TokenInReason.
+	TokenIn       Transport
+	TokenInReason string
+	// CachedTokens says that the engine reports how much of a prompt it found
+	// cached.
+	CachedTokens bool
+	// CacheOff says that the engine has no prefix cache, or has it turned off.
+	CacheOff bool
+	// Metrics says that the engine has /metrics.
+	Metrics bool
+	// CacheSize is the capacity of the prefix cache in tokens; 0 when not told.
+	CacheSize int
+	// Reasoning says that the engine splits reasoning off the text.
+	Reasoning bool
 }
 
 // XGrammar is the version of xgrammar that this engine ships with, "" when it is
@@ -76,6 +91,8 @@ type Prober struct {
 	Key    string // bearer token, or ""
 	// Family forces a family by name; "" or "auto" probes for it.
 	Family string
+	// Text leaves out how ids are taken, for those who send text.
+	Text bool
 	// Tokenizer is compared with the engine's /tokenize.
 	Tokenizer *tokenizer.Tokenizer
 }
@@ -120,14 +137,21 @@ func (p *Prober) Probe(ctx context.Context) (*Info, error) {
 	if err := p.tag(ctx, info); err != nil {
 		return nil, err
 	}
+	if p.Text {
+		info.TokenInReason = "not asked"
+	} else if err := p.tokenIn(ctx, info); err != nil {
+		return nil, err
+	}
 	return info, nil
 }
 
 // kind tells the engines apart by the routes that only they have.
 func (p *Prober) kind(ctx context.Context, info *Info, ownedBy string) error {
 	var v struct {
-		Version  string `json:"version"`
-		PageSize int    `json:"page_size"`
+		Version   string `json:"version"`
+		PageSize  int    `json:"page_size"`
+		MaxTokens int    `json:"max_total_num_tokens"`
+		NoCache   bool   `json:"disable_radix_cache"`
 	}
 	switch err := p.get(ctx, "/version", &v); {
 	case err == nil && v.Version != "":
@@ -135,7 +159,7 @@ func (p *Prober) kind(ctx context.Context, info *Info, ownedBy string) error {
 		if strings.HasPrefix(ownedBy, "sidecar-sim") {
 			info.Kind = Sim
 		}
-		info.BlockSize = p.vllmBlockSize(ctx)
+		p.vllmCache(ctx, info)
 		return ctx.Err()
 	case passing(err):
 		return err
@@ -143,7 +167,10 @@ func (p *Prober) kind(ctx context.Context, info *Info, ownedBy string) error {
 	for _, route := range []string{"/server_info", "/get_server_info"} {
 		switch err := p.get(ctx, route, &v); {
 		case err == nil && v.Version != "":
-			info.Kind, info.Version, info.BlockSize = SGLang, v.Version, v.PageSize
+			info.Kind, info.Version, info.BlockSize, info.CacheSize = SGLang, v.Version, v.PageSize, v.MaxTokens
+			info.CacheOff = v.NoCache
+			_, err := p.do(ctx, http.MethodGet, "/metrics", nil)
+			info.Metrics = err == nil
 			return ctx.Err()
 		case passing(err):
 			return err
@@ -177,29 +204,40 @@ func passing(err error) bool {
 	}
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
-	return !errors.As(err, &syntax) && !errors.As(err, &kind) && !errors.Is(err, errNoIDs)
+	var other *otherPromptError
+	return !errors.As(err, &other) && !errors.As(err, &syntax) && !errors.As(err, &kind) && !errors.Is(err, errNoIDs)
 }
 
-// vllmBlockSize reads block_size off vllm:cache_config_info, or returns 0.
-func (p *Prober) vllmBlockSize(ctx context.Context) int {
+// vllmCache reads what vllm:cache_config_info tells.
+func (p *Prober) vllmCache(ctx context.Context, info *Info) {
+	for _, labels := range p.labels(ctx, "vllm:cache_config_info") {
+		info.Metrics = true
+		info.BlockSize, _ = strconv.Atoi(labels["block_size"]) // "None" means not told
+		info.CacheSize, _ = strconv.Atoi(labels["kv_cache_size_tokens"])
+		info.CacheOff = labels["enable_prefix_caching"] == "False"
+	}
+}
+
+// labels are those of each sample of a metric; none when there is no such metric.
+func (p *Prober) labels(ctx context.Context, metric string) []map[string]string {
 	raw, err := p.do(ctx, http.MethodGet, "/metrics", nil)
 	if err != nil {
-		return 0
+		return nil
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(raw))
 	if err != nil {
-		return 0
+		return nil
 	}
-	for _, m := range families["vllm:cache_config_info"].GetMetric() {
+	var all []map[string]string
+	for _, m := range families[metric].GetMetric() {
+		labels := map[string]string{}
 		for _, l := range m.GetLabel() {
-			if l.GetName() == "block_size" {
-				n, _ := strconv.Atoi(l.GetValue()) // "None" means not told
-				return n
-			}
+			labels[l.GetName()] = l.GetValue()
 		}
+		all = append(all, labels)
 	}
-	return 0
+	return all
 }
 
 // probeConversation is a conversation as the sidecar lays it out: tools text in
@@ -222,6 +260,10 @@ func (p *Prober) family(ctx context.Context, info *Info) error {
 		if err != nil {
 			return err
 		}
+		if f.TemplateOnly {
+			info.FamilyReason = "the tools of family " + f.Name + " can be shown by the engine's own template only"
+			return nil
+		}
 		info.Family = f
 	}
 	ids, text, err := p.render(ctx, info.Models[0].ID, false)
@@ -243,7 +285,7 @@ func (p *Prober) family(ctx context.Context, info *Info) error {
 		}
 		return nil
 	}
-	withTools, _, err := p.render(ctx, info.Models[0].ID, true)
+	withTools, shown, err := p.render(ctx, info.Models[0].ID, true)
 	if err != nil {
 		if passing(err) {
 			return err
@@ -254,15 +296,47 @@ func (p *Prober) family(ctx context.Context, info *Info) error {
 	if len(withTools) != len(ids) {
 		name = "hermes"
 	}
-	f, err := wire.ByName(name)
+	likely, err := wire.ByName(name)
 	if err != nil {
 		return err
 	}
-	if got := string(f.Render(nil, probeConversation, nil, wire.Options{AddGenerationPrompt: true})); got != text {
-		info.FamilyReason = fmt.Sprintf("the engine's chat template is of no family known here (nearest %s, first difference at byte %d)", name, commonPrefix(got, text))
+	candidates := []*wire.Family{likely}
+	named := wire.ForModel(info.Models[0].ID)
+	if named != nil && named != likely {
+		candidates = []*wire.Family{named, likely}
+	}
+	for _, name := range wire.Names() {
+		f, err := wire.ByName(name)
+		if err != nil {
+			return err
+		}
+		candidates = append(candidates, f)
+	}
+	// Families can differ in nothing but how tools are shown.
+	same := func(f *wire.Family, tools []json.RawMessage, text string) bool {
+		return string(f.Render(nil, probeConversation, tools, wire.Options{AddGenerationPrompt: true})) == text
+	}
+	for _, f := range candidates {
+		if f.TemplateOnly || !same(f, nil, text) {
+			continue
+		}
+		if info.Family == nil {
+			info.Family = f
+		}
+		if same(f, []json.RawMessage{probeTool}, shown) {
+			info.Family = f
+			break
+		}
+	}
+	if info.Family != nil {
 		return nil
 	}
-	info.Family = f
+	if named != nil && named.TemplateOnly {
+		info.FamilyReason = "the tools of family " + named.Name + " can be shown by the engine's own template only"
+		return nil
+	}
+	got := string(likely.Render(nil, probeConversation, nil, wire.Options{AddGenerationPrompt: true}))
+	info.FamilyReason = fmt.Sprintf("the engine's chat template is of no family known here (nearest %s, first difference at byte %d)", name, commonPrefix(got, text))
 	return nil
 }
 
@@ -274,42 +348,54 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
+var probeTool = json.RawMessage(`{"type":"function","function":{"name":"probe","description":"probe","parameters":{"type":"object","properties":{}}}}`)
+
 var errNoIDs = errors.New("/tokenize gives no ids")
 
 // render gives the engine's ids and text of the probe conversation.
 func (p *Prober) render(ctx context.Context, modelID string, tools bool) ([]int32, string, error) {
-	type message struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
-	msgs := make([]message, len(probeConversation))
-	for i, m := range probeConversation {
-		msgs[i] = message{m.Role, m.Content}
-	}
-	body := map[string]any{"model": modelID, "messages": msgs, "add_generation_prompt": true}
+	var shown json.RawMessage
 	if tools {
-		body["tools"] = json.RawMessage(`[{"type":"function","function":{"name":"probe","description":"probe","parameters":{"type":"object","properties":{}}}}]`)
+		shown = slices.Concat([]byte("["), probeTool, []byte("]"))
 	}
-	var tok struct {
-		Tokens []int32 `json:"tokens"`
-	}
-	if err := p.post(ctx, "/tokenize", body, &tok); err != nil {
+	ids, err := p.tokens(ctx, modelID, probeConversation, shown)
+	if err != nil {
 		return nil, "", err
-	}
-	if len(tok.Tokens) == 0 {
-		return nil, "", errNoIDs
-	}
-	if tools {
-		return tok.Tokens, "", nil
 	}
 	var text struct {
 		Prompt string `json:"prompt"`
 		Text   string `json:"text"` // SGLang
 	}
-	if err := p.post(ctx, "/detokenize", map[string]any{"model": modelID, "tokens": tok.Tokens, "skip_special_tokens": false}, &text); err != nil {
+	if err := p.post(ctx, "/detokenize", map[string]any{"model": modelID, "tokens": ids, "skip_special_tokens": false}, &text); err != nil {
 		return nil, "", err
 	}
-	return tok.Tokens, text.Prompt + text.Text, nil
+	return ids, text.Prompt + text.Text, nil
+}
+
+// tokens are the engine's ids of a conversation.
+func (p *Prober) tokens(ctx context.Context, modelID string, conversation []wire.Message, tools json.RawMessage) ([]int32, error) {
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	msgs := make([]message, len(conversation))
+	for i, m := range conversation {
+		msgs[i] = message{m.Role, m.Content}
+	}
+	body := map[string]any{"model": modelID, "messages": msgs, "add_generation_prompt": true}
+	if tools != nil {
+		body["tools"] = tools
+	}
+	var tok struct {
+		Tokens []int32 `json:"tokens"`
+	}
+	if err := p.post(ctx, "/tokenize", body, &tok); err != nil {
+		return nil, err
+	}
+	if len(tok.Tokens) == 0 {
+		return nil, errNoIDs
+	}
+	return tok.Tokens, nil
 }
 
 // tag sends one small structural tag.
@@ -325,7 +411,7 @@ func (p *Prober) tag(ctx context.Context, info *Info) error {
 		"response_format": json.RawMessage(`{"type":"structural_tag","format":{"type":"tag","begin":"ok ","content":{"type":"json_schema","json_schema":{"type":"boolean"},"max_whitespace_cnt":1},"end":""}}`),
 	}
 	var reply struct {
-		Choices []json.RawMessage `json:"choices"`
+		Usage *usage `json:"usage"`
 	}
 	err := p.post(ctx, "/v1/chat/completions", body, &reply)
 	switch {
@@ -334,7 +420,7 @@ func (p *Prober) tag(ctx context.Context, info *Info) error {
 	case err != nil:
 		info.TagReason = err.Error()
 	default:
-		info.StructuralTag = true
+		info.StructuralTag, info.CachedTokens = true, reply.Usage.tellsCached()
 	}
 	return nil
 }

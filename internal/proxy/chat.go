@@ -30,9 +30,14 @@ func (p *Proxy) chat(x *exchange) {
 }
 
 func (p *Proxy) completions(x *exchange) {
-	if _, ok := p.scan(x); ok {
-		p.forward(x, true)
+	o, ok := p.scan(x)
+	if !ok {
+		return
 	}
+	if s, ok := p.stages.(*stages); ok && !s.cfg.Observe {
+		s.salt(x, o)
+	}
+	p.forward(x, true)
 }
 
 func (p *Proxy) embeddings(x *exchange) {
@@ -48,7 +53,7 @@ func (p *Proxy) models(x *exchange) {
 // forward sends the client's request to the engine as it is and the reply
 // back. done says that a stream ends with [DONE].
 func (p *Proxy) forward(x *exchange, done bool) {
-	resp, e := p.send(x, x.req.Body)
+	resp, e := p.send(x, x.req.Path, x.req.Body)
 	if e != nil {
 		x.engineFault(e)
 		return

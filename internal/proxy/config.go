@@ -31,7 +31,7 @@ type Config struct {
 
 	AllowEngineFields []string  // private fields let through (fields.go); "all" for every one
 	AccessLog         io.Writer // one JSON line a request, without bodies and keys; nil for none
-	ErrorLog          io.Writer // faults of our own, with their stack; nil for none
+	ErrorLog          io.Writer // faults of our own, with their stack, and what an operator should know; nil for none
 
 	// Stages run between the client and the engine; the zero value makes the
 	// proxy transparent.

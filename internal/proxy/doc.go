@@ -24,12 +24,22 @@
 //	front.go                the front block
 //	retrieve.go             observations cut, tools added, and why
 //	constrain.go            the constraint
+//	tokenin.go              the prompt as token ids, and what guards it
 //	splice.go               the body for the engine, and what it should find cached
 //	turn.go                 sent, in rounds, and answered
 //	generation.go           the engine's text to OpenAI deltas, each checked
 //	search.go               the model's own searches
 //	record.go, recordheader.go  what was decided, for people and headers
 //	observe.go              the same in shadow
+//	autopsy.go              what a turn lost of the cache, where and by whom
+//
+// Before the stages, where their options say so:
+//
+//	salt.go                 the engine's prefix cache parted by tenant
+//	volatile.go             lines of the system text that change
+//
+// And beside the requests: prefixdiff.go compares two of them, forget.go deletes a
+// conversation.
 //
 // What is promised. A transparent reply has the engine's status, content type
 // and body bytes. A stream is forwarded in whole events, byte for byte; when

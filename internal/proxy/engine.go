@@ -15,11 +15,11 @@ import (
 	"github.com/toolsidecar/sidecar/internal/openai"
 )
 
-// send calls the engine with the client's method, path, query and headers and
-// with body. It returns when the engine's reply has begun. The caller closes
+// send calls the engine with the client's method, query and headers, a path and a
+// body. It returns when the engine's reply has begun. The caller closes
 // the reply's body.
-func (p *Proxy) send(x *exchange, body []byte) (*http.Response, *openai.Error) {
-	u, err := p.engineURL(x.req.Path, x.req.RawQuery)
+func (p *Proxy) send(x *exchange, path string, body []byte) (*http.Response, *openai.Error) {
+	u, err := p.engineURL(path, x.req.RawQuery)
 	if err != nil {
 		return nil, &openai.Error{Status: 400, Type: invalidRequest, Code: "bad_path", Message: "The request's path is not well-formed."}
 	}

@@ -21,6 +21,52 @@ func (s *stages) late(t *turn) int {
 	return n
 }
 
+// epoch says why the conversation's prompt should start anew, "" when it should
+// not. It does so at a message of the user only: within a tool loop the prompt
+// stays. Beyond the bound of late tools the price decides, beyond twice the bound
+// the bound.
+func (s *stages) epoch(t *turn) string {
+	last := t.conv.Len() - 1
+	late := s.late(t)
+	if late <= s.cfg.MaxLate || last < 0 || t.messages[last].Role != "user" {
+		return ""
+	}
+	if late > 2*s.cfg.MaxLate {
+		return fmt.Sprintf("the late tools have %d tokens, more than twice %d", late, s.cfg.MaxLate)
+	}
+	called := map[string]bool{}
+	e := prefix.Epoch{Prompt: s.tokens(t.set, t.conv.Shown())}
+	turns := 0
+	for i := range t.messages {
+		m := &t.messages[i]
+		n := s.cfg.Counter.Count(t.conv.Text(i))
+		e.Prompt += n
+		if m.Role != "assistant" {
+			continue
+		}
+		turns++
+		e.Output += n
+		for _, k := range m.Calls {
+			called[k.Name] = true
+		}
+	}
+	if turns == 0 {
+		return ""
+	}
+	e.Output /= turns
+	e.Turns = prefix.Expected(turns)
+	for i := range t.conv.Len() {
+		for _, b := range t.conv.Late(i) {
+			e.Dead += s.tokens(t.set, slices.DeleteFunc(slices.Clone(b.Tools), func(tool prefix.Shown) bool { return called[tool.Name] }))
+		}
+	}
+	saves := e.Saves()
+	if saves <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d tokens of tools that nobody calls, over %d expected turns, cost %.0f tokens of prefill more than a new prompt", e.Dead, e.Turns, saves)
+}
+
 func (s *stages) tokens(set *catalog.Catalog, shown []prefix.Shown) int {
 	n := 0
 	for _, tool := range shown {

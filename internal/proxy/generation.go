@@ -19,7 +19,8 @@ import (
 // is handed on that is not a prefix of a valid call.
 type generation struct {
 	family *wire.Family
-	tools  map[string]*grammar.Checked // callable by name; nil arguments check when the value is nil
+	tools  map[string]*grammar.Checked       // callable by name; nil arguments check when the value is nil
+	schema func(tool string) json.RawMessage // of its arguments, nil for none
 	limits openai.Limits
 	newID  func() string
 	none   bool // tool_choice none: text is text, also where it looks like a call
@@ -30,6 +31,11 @@ type generation struct {
 
 	search  bool     // tool_search is answered by the sidecar
 	earlier *carried // rounds of the same request before this one
+
+	ids     bool // the ids of the choices are gathered
+	keepIDs bool // and the client wants them too
+	text    bool // the stream is that of a text completion
+	top     int  // with so many alternatives to each token
 
 	choices []*choice
 	head    *openai.Object // the last chunk with a choice: id, created, model, …
@@ -49,6 +55,7 @@ type choice struct {
 	thought   strings.Builder // reasoning that the parser found in the text
 	reasoning strings.Builder // reasoning that the engine split off
 	logprobs  [][]byte        // elements of logprobs.content
+	ids       []int32         // generated, as far as they are gathered
 	calls     []*toolCall
 	search    *toolCall // the model's search, which ends the round
 	end       int       // bytes of the generated text that count, when over
@@ -98,6 +105,7 @@ func (r *generation) choiceAt(i int) (*choice, error) {
 	c := &choice{index: i}
 	if !r.none {
 		c.parser = r.family.NewParser()
+		c.parser.Schema = r.schema
 	}
 	r.choices = append(r.choices, c)
 	slices.SortFunc(r.choices, func(a, b *choice) int { return a.index - b.index })
@@ -256,8 +264,21 @@ func (r *generation) chunk(data []byte, includeUsage bool) ([][]byte, error) {
 	if v, ok := o.Get("usage"); ok && v.Kind() == '{' {
 		r.usage = slices.Clone(v.Raw)
 	}
+	if r.text {
+		if o, err = chatChunk(o, len(r.choices) == 0, r.top); err != nil {
+			return nil, err
+		}
+	}
 	v, _ := o.Get("choices")
 	elements := openai.Elements(v)
+	if r.ids {
+		if err := r.gather(o, len(elements)); err != nil {
+			return nil, err
+		}
+		if len(elements) == 0 && len(o.Members()) == 0 {
+			return nil, nil
+		}
+	}
 	again := r.earlier != nil && r.earlier.Rounds > 0
 	if again {
 		o.Set("id", r.earlier.id)
@@ -304,6 +325,16 @@ func (r *generation) choiceChunk(head *openai.Object, v openai.Value) ([][]byte,
 	c, err := r.choiceAt(index)
 	if err != nil {
 		return nil, err
+	}
+	if r.ids {
+		v, _ := co.Get("token_ids")
+		if c.ids, err = readIDs(c.ids, v); err != nil {
+			return nil, err
+		}
+		if !r.keepIDs {
+			co.Delete("token_ids")
+			co.Delete("prompt_token_ids")
+		}
 	}
 	dv, _ := co.Get("delta")
 	do, ok := openai.ObjectOf(dv)

@@ -77,6 +77,9 @@ func (p *Proxy) Close() {
 	p.stop()
 	if s, ok := p.stages.(*stages); ok {
 		s.engine.wait()
+		if s.tokenIn != nil {
+			s.tokenIn.wg.Wait()
+		}
 	}
 	p.client.close()
 }
@@ -100,6 +103,8 @@ func init() { // routes name methods that name routes
 		{"/v1/models", get, (*Proxy).models, false},
 		{"/v1/models/*", get, (*Proxy).models, false},
 		{"/sidecar/v1/sessions", get, (*Proxy).serveSessions, true},
+		{"/sidecar/v1/sessions/*", []string{"DELETE"}, (*Proxy).serveForget, true},
+		{"/sidecar/v1/prefix-diff", post, (*Proxy).servePrefixDiff, true},
 		{"/sidecar/v1/report", get, (*Proxy).serveReport, true},
 		{"/healthz", probe, (*Proxy).serveHealth, true},
 		{"/readyz", probe, (*Proxy).serveReady, true},
@@ -267,6 +272,16 @@ func (p *Proxy) isDraining() bool {
 	return p.draining
 }
 
+// log writes one line for the operator.
+func (p *Proxy) log(format string, args ...any) {
+	if p.cfg.ErrorLog == nil {
+		return
+	}
+	p.logMu.Lock()
+	defer p.logMu.Unlock()
+	fmt.Fprintf(p.cfg.ErrorLog, "sidecar: "+format+"\n", args...)
+}
+
 func (p *Proxy) logFault(fault any) {
 	if p.cfg.ErrorLog == nil {
 		return
@@ -279,7 +294,7 @@ func (p *Proxy) logFault(fault any) {
 func routeList() string {
 	var names []string
 	for _, r := range routes {
-		names = append(names, r.methods[0]+" "+strings.Replace(r.path, "*", "{model}", 1))
+		names = append(names, r.methods[0]+" "+strings.Replace(r.path, "*", "{id}", 1))
 	}
 	return strings.Join(names, ", ")
 }

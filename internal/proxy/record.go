@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/toolsidecar/sidecar/models/cost"
+	"github.com/toolsidecar/sidecar/prefix"
 )
 
 // Record is what was decided about one chat request, and what came of it. It is
@@ -16,9 +19,9 @@ type Record struct {
 	ID           string    `json:"id"`
 	Time         time.Time `json:"time"`
 	Model        string    `json:"model"`
-	Conversation string    `json:"conversation,omitempty"` // start of the epoch's key
+	Conversation string    `json:"conversation,omitempty"` // see prefix.Name
 	Epoch        string    `json:"epoch,omitempty"`        // why a new epoch was started, at the turn that did
-	Mode         string    `json:"mode"`                   // owned, passthrough, observe or refused
+	Mode         string    `json:"mode"`                   // token-in, owned, passthrough, observe or refused
 	Reason       string    `json:"reason,omitempty"`       // why a request was passed through, or what is doubtful about its mode
 	Stream       bool      `json:"stream"`
 
@@ -37,16 +40,19 @@ type Record struct {
 	Searches       []Search `json:"searches,omitempty"` // of the model, answered within the request
 	Dropped        []string `json:"dropped,omitempty"`  // found but not added, and why
 
-	Constraint string   `json:"constraint"`        // structural tag, checked or off
-	Checked    []string `json:"checked,omitempty"` // tools whose arguments the tag can't hold exactly, and why
-	Fallback   string   `json:"fallback,omitempty"`
+	Constraint string   `json:"constraint"`         // structural tag, checked or off
+	Checked    []string `json:"checked,omitempty"`  // tools whose arguments the tag can't hold exactly, and why
+	Fallback   string   `json:"fallback,omitempty"` // what was given up, and why
 	Shaped     []Shaped `json:"shaped,omitempty"`
 
 	// Counts are exact when the tokenizer is the engine's own, else estimates.
 	TokensExact    bool `json:"tokens_exact"`
 	PromptTokens   int  `json:"prompt_tokens"`          // as rendered by us; 0 when not known
-	PrefixTokens   int  `json:"prefix_tokens"`          // shared with the previous turn's prompt and reply
+	PrefixTokens   int  `json:"prefix_tokens"`          // shared with what the engine saw before
 	ExpectedCached int  `json:"expected_cached_tokens"` // PrefixTokens down to the cache block
+	// Kept is where the template leaves out the reasoning of an earlier turn, in
+	// token-in mode: the prompt before can't be continued beyond. 0 for nowhere.
+	Kept int `json:"kept_tokens,omitempty"`
 
 	Reported *Reported `json:"reported,omitempty"`       // by the engine, for the last round
 	Earlier  *Earlier  `json:"earlier_rounds,omitempty"` // sums of the rounds that ended in a search
@@ -54,11 +60,26 @@ type Record struct {
 	Finish   []string  `json:"finish,omitempty"`
 	Error    string    `json:"error,omitempty"`
 
+	Volatile []prefix.VolatileLine `json:"volatile,omitempty"` // lines taken out of the system text
+
+	Autopsy *Autopsy `json:"autopsy,omitempty"` // of the cache, where there was a turn before
+
 	Timing []StageTime `json:"timing,omitempty"`
 	// FirstByte and Total are milliseconds from the request's arrival to the
 	// engine's first event and to the end.
 	FirstByte float64 `json:"first_byte_ms,omitempty"`
 	Total     float64 `json:"total_ms,omitempty"`
+}
+
+// staged says that the prompt was laid out by the stages.
+func (r *Record) staged() bool { return r.Mode == ModeTokenIn || r.Mode == ModeOwned }
+
+// fallBack notes that something was given up.
+func (r *Record) fallBack(why string) {
+	if r.Fallback != "" {
+		r.Fallback += "; "
+	}
+	r.Fallback += why
 }
 
 // Chosen is one tool that a turn added.
@@ -88,6 +109,9 @@ type Earlier struct {
 	Rounds         int `json:"rounds"`
 	Reported           // Cached is -1 when the engine does not tell
 	ExpectedCached int `json:"expected_cached_tokens"`
+
+	first         Reported // of the first round
+	firstExpected int
 }
 
 // StageTime is the time of one stage in milliseconds.
@@ -99,12 +123,13 @@ type StageTime struct {
 // Report sums up all records since the start.
 type Report struct {
 	Requests    int            `json:"requests"`
+	TokenIn     int            `json:"token_in"`
 	Owned       int            `json:"owned"`
 	Observed    int            `json:"observed"`
 	Passed      int            `json:"passed_through"`
 	Refused     int            `json:"refused"`
 	PassReasons map[string]int `json:"pass_reasons"`
-	// AllToolsTokens and ShownTokens compare, over owned and observed turns, the
+	// AllToolsTokens and ShownTokens compare, over staged and observed turns, the
 	// schema tokens of showing every tool with those that were or would have been
 	// shown.
 	AllToolsTokens int `json:"all_tools_tokens"`
@@ -123,7 +148,9 @@ type Report struct {
 	// PrefixBreaks counts, by what stands at the first difference, the turns
 	// whose prompt as the client sent it does not begin with the turn before.
 	PrefixBreaks map[string]int `json:"prefix_breaks"`
-	PrefixLost   int            `json:"prefix_lost_tokens"` // tokens of the turn before behind that point
+	PrefixLost   int            `json:"prefix_lost_tokens"` // tokens of both behind that point
+
+	Autopsy AutopsyReport `json:"autopsy"`
 }
 
 // maxReasons bounds the distinct reasons that a report counts one by one.
@@ -131,6 +158,9 @@ const maxReasons = 64
 
 // records keeps the last records and their sum.
 type records struct {
+	cost    *cost.Calculator // see StageConfig
+	gpuHour float64
+
 	// mu guards the fields below.
 	mu   sync.Mutex
 	ring []Record
@@ -154,7 +184,9 @@ func (r *records) add(rec Record) {
 	s := &r.sum
 	s.Requests++
 	switch rec.Mode {
-	case "owned":
+	case ModeTokenIn:
+		s.TokenIn++
+	case ModeOwned:
 		s.Owned++
 	case "observe":
 		s.Observed++
@@ -164,7 +196,7 @@ func (r *records) add(rec Record) {
 		s.Passed++
 		tally(s.PassReasons, rec.Reason)
 	}
-	if rec.Mode == "owned" || rec.Mode == "observe" {
+	if rec.staged() || rec.Mode == "observe" {
 		s.AllToolsTokens += rec.AllToolsTokens
 		s.ShownTokens += rec.ShownTokens
 		s.SavedTokens = s.AllToolsTokens - s.ShownTokens
@@ -188,6 +220,9 @@ func (r *records) add(rec Record) {
 	}
 	if rec.Epoch != "" {
 		s.Epochs++
+	}
+	if rec.Autopsy != nil {
+		s.Autopsy.add(rec.Autopsy)
 	}
 	if rec.Fallback != "" {
 		tally(s.Fallbacks, rec.Fallback)
@@ -217,6 +252,7 @@ func (r *records) report() Report {
 	defer r.mu.Unlock()
 	s := r.sum
 	s.PassReasons, s.Fallbacks, s.PrefixBreaks = maps.Clone(s.PassReasons), maps.Clone(s.Fallbacks), maps.Clone(s.PrefixBreaks)
+	s.Autopsy = s.Autopsy.finished(r.cost, r.gpuHour)
 	return s
 }
 
@@ -277,6 +313,8 @@ func (x *exchange) replyJSON(v any) {
 type stageMetrics struct {
 	turns, fallbacks, schemaTokens, promptTokens, epochs *prometheus.CounterVec
 	stage                                                *prometheus.HistogramVec
+	alarms                                               *prometheus.CounterVec
+	compared                                             prometheus.Counter
 }
 
 func newStageMetrics(r *prometheus.Registry) *stageMetrics {
@@ -284,7 +322,7 @@ func newStageMetrics(r *prometheus.Registry) *stageMetrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &stageMetrics{
-		turns:        counter("sidecar_turns_total", "Chat requests by mode: owned, passthrough, observe or refused.", "mode"),
+		turns:        counter("sidecar_turns_total", "Chat requests by mode: token-in, owned, passthrough, observe or refused.", "mode"),
 		fallbacks:    counter("sidecar_constraint_total", "Chat requests by how their tool calls were held to the schemas.", "constraint"),
 		schemaTokens: counter("sidecar_schema_tokens_total", "Schema tokens of all tools on offer, and of those shown.", "which"),
 		promptTokens: counter("sidecar_prompt_tokens_total", "Prompt tokens as the engine reported them, those it found cached, and those the ledger expected cached.", "which"),
@@ -294,7 +332,9 @@ func newStageMetrics(r *prometheus.Registry) *stageMetrics {
 			Buckets: []float64{25e-6, 100e-6, 250e-6, 1e-3, 2.5e-3, 10e-3, 50e-3, 250e-3},
 		}, []string{"stage"}),
 	}
-	r.MustRegister(m.turns, m.fallbacks, m.schemaTokens, m.promptTokens, m.epochs, m.stage)
+	m.alarms = counter("sidecar_token_in_alarms_total", "What showed that ids and the engine are out of step: its count of prompt tokens, or its framing of a live conversation.", "what")
+	m.compared = prometheus.NewCounter(prometheus.CounterOpts{Name: "sidecar_token_in_compared_total", Help: "Live conversations whose framing was compared with the engine's in the background."})
+	r.MustRegister(m.alarms, m.compared, m.turns, m.fallbacks, m.schemaTokens, m.promptTokens, m.epochs, m.stage)
 	return m
 }
 
@@ -313,7 +353,7 @@ func (m *stageMetrics) count(rec *Record) {
 		m.promptTokens.WithLabelValues("cached").Add(float64(max(e.Cached, 0)))
 		m.promptTokens.WithLabelValues("expected_cached").Add(float64(e.ExpectedCached))
 	}
-	if rec.Mode != "owned" && rec.Mode != "observe" {
+	if !rec.staged() && rec.Mode != "observe" {
 		return
 	}
 	m.fallbacks.WithLabelValues(rec.Constraint).Inc()

@@ -13,12 +13,18 @@ func (r *Record) header() http.Header {
 	if r.Reason != "" {
 		h.Set("X-Sidecar-Reason", headerText(r.Reason))
 	}
-	if r.Mode == "owned" {
+	if v := volatileHeader(r.Volatile); v != "" {
+		h.Set("X-Sidecar-Volatile", headerText(v))
+	}
+	if r.staged() {
 		h.Set("X-Sidecar-Tools", headerNames(r.Added))
 		h.Set("X-Sidecar-Tool-Tokens", fmt.Sprint(r.ShownTokens))
 		if r.TokensExact {
 			h.Set("X-Sidecar-Prefix-Tokens", fmt.Sprint(r.PrefixTokens))
 			h.Set("X-Sidecar-Expected-Cached-Tokens", fmt.Sprint(r.ExpectedCached))
+			if r.Kept > 0 {
+				h.Set("X-Sidecar-Kept-Tokens", fmt.Sprint(r.Kept))
+			}
 		}
 	}
 	if r.Fallback != "" {

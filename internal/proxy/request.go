@@ -27,6 +27,7 @@ type chat struct {
 	includeUsage bool
 	choices      int            // n; 1 when absent
 	most         map[string]int // max_tokens and max_completion_tokens, where the client set them
+	wantsIDs     bool           // return_token_ids
 	format       []byte         // the client's response_format unless it is plain text
 }
 
@@ -60,6 +61,9 @@ func readChat(o *openai.Object) (*chat, error) {
 		c.stream, _ = v.Bool()
 	}
 	c.choices = integer(o, "n", 1)
+	if v, ok := o.Get("return_token_ids"); ok {
+		c.wantsIDs, _ = v.Bool()
+	}
 	c.most = map[string]int{}
 	for _, key := range []string{"max_tokens", "max_completion_tokens"} {
 		if n := integer(o, key, -1); n >= 0 {

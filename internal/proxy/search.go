@@ -75,6 +75,14 @@ func (s *stages) search(t *turn, r *generation) error {
 	sel := s.choose(t, hits, always, visible, s.cfg.Tokens, wishes)
 	sel.Tools = slices.DeleteFunc(sel.Tools, func(i int) bool { return !s.usable(t, i) })
 	block := &prefix.Block{Query: query, Call: prefix.WithReasoning(t.info.Family, c.reasoning.String(), c.raw())}
+	if t.prompt != nil {
+		output, err := prefix.Output(t.info.Family, s.cfg.Counter, c.ids, c.reasoning.String(), c.raw())
+		if err != nil {
+			t.record.fallBack("the search goes on as text: " + err.Error())
+		} else {
+			block.CallIDs = prefix.PackIDs(output)
+		}
+	}
 	found := Search{Query: query, Found: []string{}}
 	for _, i := range sel.Tools {
 		found.Found = append(found.Found, ix.Tool(i).Name)
@@ -119,6 +127,9 @@ func (t *turn) carry(r *generation) {
 	}
 	if u := reported(r.usage); u != nil {
 		e.Reported = e.plus(*u)
+		if e.Rounds == 1 {
+			e.first, e.firstExpected = *u, t.record.ExpectedCached
+		}
 	}
 	sums := e.Earlier
 	t.record.Earlier = &sums

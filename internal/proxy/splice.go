@@ -28,7 +28,21 @@ func (t *turn) splice() {
 		}
 	}
 	o.Set("stream_options", options)
-	t.body = o.Bytes()
+	t.encode()
+}
+
+// encode writes the body for the engine as the turn is now.
+func (t *turn) encode() {
+	t.path, t.body = "/v1/chat/completions", t.object.Bytes()
+	if t.prompt == nil {
+		return
+	}
+	o, err := openai.Scan(t.body, openai.Limits{})
+	if err != nil {
+		panic("proxy: a body of ours: " + err.Error())
+	}
+	t.setIDs(o)
+	t.path, t.body = t.info.TokenIn.Path(), o.Bytes()
 }
 
 func (t *turn) messagesJSON() []byte {
@@ -43,6 +57,9 @@ func (t *turn) messagesJSON() []byte {
 		}
 		b = openai.AppendString(append(b, `{"role":`...), m.Role)
 		b = openai.AppendString(append(b, `,"content":`...), m.Text)
+		if m.Role == "tool" {
+			b = append(b, `,"tool_call_id":"call"`...) // the text of calls holds no ids
+		}
 		b = append(b, '}')
 	}
 	return append(b, ']')

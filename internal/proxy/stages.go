@@ -5,10 +5,13 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/toolsidecar/sidecar/grammar"
@@ -16,6 +19,7 @@ import (
 	"github.com/toolsidecar/sidecar/internal/engine"
 	"github.com/toolsidecar/sidecar/internal/openai"
 	"github.com/toolsidecar/sidecar/internal/store"
+	"github.com/toolsidecar/sidecar/models/cost"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/prefix"
 	"github.com/toolsidecar/sidecar/tokenbudget"
@@ -31,25 +35,41 @@ type StageConfig struct {
 
 	// Catalog gives the tools of the server as of now; nil for none. A request
 	// keeps what it was given.
-	Catalog  func() *catalog.Catalog
-	Pins     []string // names always in the front block
-	TopK     int      // most tools that one turn, or one search of the model, adds
-	Rounds   int      // searches of the model answered within one request; 0 for none
-	Tokens   int      // schema tokens of the front block and of what one turn adds, together
-	MaxLate  int      // schema tokens of all late blocks of a conversation, before a new epoch
-	World    grammar.World
-	Budget   tokenbudget.Config
-	Counter  *tokenizer.Tokenizer // counts tokens; exact when it is the engine's vocabulary
-	Ledger   int                  // bytes of the conversation ledger
-	Sessions int                  // decision records kept for /sidecar/v1/sessions
-	Family   string               // wire format by name; "auto" or "" asks the engine
+	Catalog func() *catalog.Catalog
+	Pins    []string // names always in the front block
+	TopK    int      // most tools that one turn, or one search of the model, adds
+	Rounds  int      // searches of the model answered within one request; 0 for none
+	Tokens  int      // schema tokens of the front block and of what one turn adds, together
+	MaxLate int      // schema tokens of all late blocks of a conversation, before a new epoch is priced; beyond twice as many one is started
+	World   grammar.World
+	Budget  tokenbudget.Config
+	Counter *tokenizer.Tokenizer // counts tokens; exact when it is the engine's vocabulary
+	Ledger  store.Ledger         // of conversations; nil for one in memory. The caller closes it
+	// Secret keys the names in Ledger, so that it must be the same as long as that
+	// lives; nil for a random one.
+	Secret      []byte
+	LedgerBytes int // of the ledger in memory, without Ledger
+	Sessions    int // decision records kept for /sidecar/v1/sessions
+	// Volatile are rules for lines of the system text that change from turn to
+	// turn; nil leaves all where they are. Not applied when observing.
+	Volatile prefix.VolatileRules
+	// CacheSalt parts the engine's prefix cache by tenant, with a salt of ours in
+	// each request. Not applied when observing.
+	CacheSalt bool
+	Cost      *cost.Calculator // prices lost prefill in the report; nil for no price
+	GPUHour   float64          // price of a GPU-hour in the operator's currency; 0 for none
+	Family    string           // wire format by name; "auto" or "" asks the engine
+
+	Mode      string    // ModeTokenIn or ModeOwned; ModeAuto or "" is the first that the engine allows
+	Compare   int       // one prompt of so many is compared with the engine's rendering in the background; 64; below 0 none
+	PromptLog io.Writer // each prompt as text, a JSON line; nil for none
 }
 
 func (c *StageConfig) setDefaults() {
 	for _, d := range []struct {
 		n   *int
 		def int
-	}{{&c.TopK, DefaultTopK}, {&c.Tokens, DefaultTokens}, {&c.MaxLate, DefaultMaxLate}, {&c.Ledger, DefaultLedger}, {&c.Sessions, DefaultSessions}} {
+	}{{&c.TopK, DefaultTopK}, {&c.Tokens, DefaultTokens}, {&c.MaxLate, DefaultMaxLate}, {&c.LedgerBytes, DefaultLedger}, {&c.Sessions, DefaultSessions}, {&c.Compare, DefaultCompare}} {
 		if *d.n == 0 {
 			*d.n = d.def
 		}
@@ -66,6 +86,7 @@ const (
 	DefaultLedger  = 256 << 20
 
 	DefaultSessions = 256
+	DefaultCompare  = 64
 )
 
 // stages runs retrieval, prefix, grammar and token budget around one chat
@@ -77,8 +98,11 @@ type stages struct {
 	tools   *catalog.Cache
 	records *records
 	metrics *stageMetrics
-	prompts prompts // observe only
-	secret  []byte
+	history history  // of requests, for the autopsy
+	tenants tenants  // seen without a salt
+	tokenIn *tokenIn // nil when prompts are sent as text
+
+	promptLogMu sync.Mutex // guards writes to cfg.PromptLog
 }
 
 func newStages(base context.Context, p *Proxy) (*stages, error) {
@@ -87,21 +111,34 @@ func newStages(base context.Context, p *Proxy) (*stages, error) {
 		return nil, errors.New("the stages need a tokenizer to count with")
 	}
 	cfg.setDefaults()
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return nil, err
+	if cfg.Secret == nil {
+		cfg.Secret = make([]byte, 32)
+		if _, err := rand.Read(cfg.Secret); err != nil {
+			return nil, err
+		}
 	}
-	s := &stages{cfg: cfg, secret: secret, records: newRecords(cfg.Sessions), tools: catalog.NewCache(0)}
+	if cfg.Ledger == nil {
+		cfg.Ledger = store.NewMemory(cfg.LedgerBytes)
+	}
+	s := &stages{cfg: cfg, records: newRecords(cfg.Sessions), tools: catalog.NewCache(0)}
+	s.records.cost, s.records.gpuHour = cfg.Cost, cfg.GPUHour
 	s.metrics = newStageMetrics(p.metrics.registry)
 	s.ledger = forgetful{}
 	if cfg.Prefix {
-		s.ledger = store.NewMemory(cfg.Ledger)
+		s.ledger = cfg.Ledger
 	}
 	if server := s.server(); server != nil {
 		s.allTokens(server) // counted once here, not by the first request
 	}
-	prober := &engine.Prober{Client: &http.Client{Transport: p.client.transport}, Base: p.engine.String(), Key: p.cfg.EngineAPIKey, Family: cfg.Family, Tokenizer: cfg.Counter}
+	prober := &engine.Prober{Client: &http.Client{Transport: p.client.transport}, Base: p.engine.String(), Key: p.cfg.EngineAPIKey, Family: cfg.Family, Tokenizer: cfg.Counter, Text: cfg.Mode == ModeOwned || cfg.Observe}
 	s.engine = &engineState{probe: prober.Probe, base: base}
+	switch cfg.Mode {
+	case "", ModeAuto, ModeTokenIn:
+		s.tokenIn = &tokenIn{vocabulary: cfg.Counter, prober: prober, every: cfg.Compare, base: base, log: p.log, metrics: s.metrics}
+	case ModeOwned:
+	default:
+		return nil, fmt.Errorf("mode %q: there are %s, %s and %s", cfg.Mode, ModeAuto, ModeTokenIn, ModeOwned)
+	}
 	return s, nil
 }
 
@@ -114,7 +151,7 @@ func (forgetful) Put(prefix.Key, *prefix.Entry) {}
 
 // enabled says whether any stage would look at a chat request.
 func (c *StageConfig) enabled() bool {
-	return c.Retrieval || c.Prefix || c.Grammar || c.TokenBudget || c.Observe
+	return c.Retrieval || c.Prefix || c.Grammar || c.TokenBudget || c.Observe || len(c.Volatile) > 0 || c.CacheSalt
 }
 
 // turn is one chat request on its way through the stages.
@@ -124,8 +161,11 @@ type turn struct {
 	set     *catalog.Catalog
 	conv    *prefix.Conversation
 	offered map[string]*grammar.Checked // callable names
+	schemas map[string]json.RawMessage  // of the arguments of the same
 	layout  []prefix.Turn
 	emitted grammar.Emission
+	prompt  *prefix.Prompt // nil when the engine is given text
+	path    string
 	body    []byte
 	record  *Record
 
@@ -178,8 +218,15 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 		t.rounds = s.cfg.Rounds
 	}
 	rec.TokensExact = info.TokenizerExact
-	rec.Mode, rec.Reason = "owned", info.FamilyReason // of a family that was named and doesn't render alike
+	rec.Mode, rec.Reason = ModeOwned, info.FamilyReason // of a family that was named and doesn't render alike
 	s.converse(t, req)
+	if s.tokenIn != nil && !s.cfg.Observe {
+		if why := s.tokenIn.lower(t); why != "" {
+			rec.fallBack("owned mode: " + why)
+		} else {
+			rec.Mode = ModeTokenIn
+		}
+	}
 	lap("prefix")
 	if s.cfg.TokenBudget {
 		s.shape(t)
@@ -201,8 +248,21 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 // compose lays the conversation out and writes the body for the engine.
 func (s *stages) compose(t *turn) {
 	t.layout = t.conv.Layout(t.info.Family)
+	t.prompt = nil
+	if t.record.Mode == ModeTokenIn {
+		if err := s.tokenIn.prompt(t); err != nil {
+			t.record.Mode = ModeOwned
+			t.record.fallBack("owned mode: " + err.Error())
+		}
+	}
 	t.splice()
-	s.expect(t)
+	if t.prompt != nil {
+		s.tokenIn.expect(t)
+		s.tokenIn.compare(t)
+	} else {
+		s.expect(t)
+	}
+	s.logPrompt(t)
 }
 
 // server is the tools of the server as of now, nil for none.
@@ -228,7 +288,7 @@ func (s *stages) merged(tools []byte) (*catalog.Catalog, error) {
 // converse looks the conversation up and starts a new epoch when a tool that
 // stands in its prompt means something else now.
 func (s *stages) converse(t *turn, req *Request) {
-	scope := prefix.Scope{Secret: s.secret, Tenant: tenant(req), Fingerprint: strings.Join([]string{t.model, t.info.Family.Name, t.info.Version}, "\x00")}
+	scope := prefix.Scope{Secret: s.cfg.Secret, Tenant: tenant(req), Fingerprint: strings.Join([]string{t.model, t.info.Family.Name, t.info.Version, s.cfg.Counter.Name()}, "\x00")}
 	id := t.set.Key()
 	t.conv = prefix.Open(s.ledger, scope, hex.EncodeToString(id[:]), t.messages)
 	for _, shown := range t.conv.Shown() {
@@ -240,18 +300,18 @@ func (s *stages) converse(t *turn, req *Request) {
 		t.record.Epoch = fmt.Sprintf("%s has another definition now", shown.Name)
 		break
 	}
-	if s.late(t) > s.cfg.MaxLate {
+	if why := s.epoch(t); why != "" {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%x %d", t.conv.Root(), t.conv.Len()))
 		t.conv.Renew(scope, hex.EncodeToString(sum[:]))
-		t.record.Epoch = fmt.Sprintf("the late tools went beyond %d tokens", s.cfg.MaxLate)
+		t.record.Epoch = why
 	}
-	root := t.conv.Root()
-	t.record.Conversation = hex.EncodeToString(root[:6])
+	t.record.Conversation = t.conv.Name().String()
 	for i := range t.conv.Len() {
 		if t.conv.Decided(i) {
 			t.record.Recognised++
 		}
 	}
+	t.conv.Keep()
 	if t.conv.Front() == nil {
 		t.conv.SetFront(s.front(t))
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +16,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/toolsidecar/sidecar/grammar"
+	"github.com/toolsidecar/sidecar/internal/engine"
 	"github.com/toolsidecar/sidecar/internal/openai"
+	"github.com/toolsidecar/sidecar/prefix"
 )
 
 // wants: every chat request is looked at; plan says which ones are left alone.
@@ -45,6 +48,8 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 		x.p.forward(x, true)
 		return
 	}
+	s.salt(x, o)
+	s.volatile(x, o, rec)
 	t, err := s.planned(x, o, rec)
 	var u *unstaged
 	var e *openai.Error
@@ -61,6 +66,7 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 	default:
 		rec.Stream = t.stream
 		s.run(x, t)
+		s.dissect(x, t)
 	}
 }
 
@@ -90,7 +96,7 @@ func (s *stages) run(x *exchange, t *turn) {
 			}
 		case o.refusal != "":
 			t.record.Constraint = "checked"
-			t.record.Fallback = "the engine refused the constraint: " + o.refusal
+			t.record.fallBack("the engine refused the constraint: " + o.refusal)
 			t.withoutConstraint()
 		default:
 			return
@@ -108,7 +114,7 @@ type outcome struct {
 // attempt sends t.body once.
 func (s *stages) attempt(x *exchange, t *turn) outcome {
 	x.extra = t.record.header()
-	resp, e := x.p.send(x, t.body)
+	resp, e := x.p.send(x, t.path, t.body)
 	if e != nil {
 		x.engineFault(e)
 		return outcome{}
@@ -130,6 +136,9 @@ func (s *stages) attempt(x *exchange, t *turn) outcome {
 		return outcome{}
 	}
 	defer resp.Body.Close()
+	if t.prompt != nil {
+		s.tokenIn.sent(t, t.prompt.IDs)
+	}
 	return s.answer(x, resp, t)
 }
 
@@ -181,7 +190,7 @@ func (t *turn) withoutConstraint() {
 		t.object.Delete("response_format")
 	}
 	t.emitted.Format, t.refused = nil, true
-	t.body = t.object.Bytes()
+	t.encode()
 }
 
 // answer turns the engine's stream into the client's answer. SGLang reports a
@@ -195,6 +204,7 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 	r := &generation{
 		family:   t.info.Family,
 		tools:    t.offered,
+		schema:   func(tool string) json.RawMessage { return t.schemas[tool] },
 		none:     t.choice.Mode == grammar.None,
 		must:     t.choice.Mode == grammar.Required || t.choice.Mode == grammar.Named,
 		single:   !t.choice.Parallel,
@@ -202,6 +212,10 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 		response: t.choice.Response,
 		search:   t.canSearch,
 		earlier:  &t.earlier,
+		ids:      t.prompt != nil,
+		keepIDs:  t.wantsIDs,
+		text:     t.prompt != nil && t.info.TokenIn == engine.Completions,
+		top:      integer(t.object, "top_logprobs", 0),
 		newID:    func() string { return "call_" + strings.ReplaceAll(uuid.NewString(), "-", "") },
 	}
 	events := openai.NewReader(resp.Body, x.p.cfg.MaxEvent)
@@ -211,7 +225,7 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 			break
 		}
 		if err != nil {
-			t.settle(r, false)
+			s.settle(t, r, x.ending())
 			x.engineFault(classify(context.Cause(x.ctx), err))
 			return outcome{}
 		}
@@ -225,17 +239,17 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 			return outcome{refusal: cmp.Or(message(reported.raw), "no reason given")}
 		}
 		if t.stream && len(chunks) > 0 && !s.stream(x, t, chunks) {
-			t.settle(r, false)
+			s.settle(t, r, left)
 			return outcome{}
 		}
 		if err != nil {
-			t.settle(r, false)
+			s.settle(t, r, failed)
 			s.fault(x, err)
 			return outcome{}
 		}
 	}
 	if !r.finished() {
-		t.settle(r, false)
+		s.settle(t, r, failed)
 		x.engineFault(serverError(502, "engine_cut", "The engine's stream ended before its finish reason."))
 		return outcome{}
 	}
@@ -243,11 +257,11 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 		if t.stream && x.status == 0 && !s.stream(x, t, nil) {
 			return outcome{}
 		}
-		t.settle(r, false)
+		s.settle(t, r, failed)
 		x.drain(resp.Body, events)
 		return outcome{searched: r}
 	}
-	t.settle(r, true)
+	s.settle(t, r, finished)
 	if t.stream {
 		x.complete = s.stream(x, t, nil) && x.write([]byte("data: [DONE]\n\n")) == nil
 		x.drain(resp.Body, events)
@@ -317,11 +331,39 @@ func (s *stages) fault(x *exchange, err error) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / 1e6 }
 
-// settle puts the outcome into the record and, when the engine finished the
-// turn, into the ledger. A cut turn is an open branch and is not recorded.
-func (t *turn) settle(r *generation, whole bool) {
+// An ending is how a reply ended.
+type ending int
+
+const (
+	failed   ending = iota // by an error, or in a search
+	finished               // with the engine's finish reason
+	left                   // the client closed its connection
+)
+
+// ending is that of a reply whose next event could not be read.
+func (x *exchange) ending() ending {
+	if x.gone || context.Cause(x.ctx) == errClientGone {
+		return left
+	}
+	return failed
+}
+
+// settle puts the outcome into the record and the turn into the ledger. What was
+// cut by length, or by a client that left, is an open branch; a failed reply is
+// none.
+func (s *stages) settle(t *turn, r *generation, end ending) {
 	if r.usage != nil {
 		t.record.Reported = reported(r.usage)
+	}
+	inStep := true
+	if rep := t.record.Reported; r.usage != nil && rep != nil && t.prompt != nil && rep.Prompt != len(t.prompt.IDs) {
+		s.tokenIn.alarm(t, rep.Prompt)
+		inStep = false
+	}
+	if t.prompt != nil {
+		for _, c := range r.choices {
+			s.tokenIn.generated(t, c.ids)
+		}
 	}
 	if len(r.choices) > 0 && r.choices[0].search != nil {
 		return
@@ -333,9 +375,25 @@ func (t *turn) settle(r *generation, whole bool) {
 		}
 	}
 	for _, c := range r.choices {
-		if whole && (c.finish == "stop" || c.finish == "tool_calls") {
-			t.conv.Reply(r.said(c), c.raw(), c.reasoning.String())
+		g := prefix.Generated{Text: c.raw(), Reasoning: c.reasoning.String()}
+		switch {
+		case end == finished && (c.finish == "stop" || c.finish == "tool_calls"):
+		case end == finished && c.finish == "length":
+			g.Open = true
+		case end == left && t.stream && c.text.Len() > 0 && len(c.calls) == 0 && strings.HasPrefix(g.Text, c.text.String()):
+			g.Text, g.Open = c.text.String(), true // what the client has seen
+		default:
+			continue
 		}
+		if t.prompt != nil && inStep {
+			output, err := prefix.Output(t.info.Family, s.cfg.Counter, c.ids, g.Reasoning, g.Text)
+			if err != nil {
+				t.record.fallBack("the reply goes on as text: " + err.Error())
+			} else {
+				g.Prompt, g.Output = t.prompt, output
+			}
+		}
+		t.conv.Reply(r.said(c), g)
 	}
 }
 

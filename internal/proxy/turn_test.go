@@ -223,7 +223,7 @@ type sidecar struct {
 }
 
 func allStages() StageConfig {
-	return StageConfig{Retrieval: true, Prefix: true, Grammar: true, TokenBudget: true, Rounds: DefaultRounds, Counter: tokenizer.Qwen3(), Budget: tokenbudget.Config{MaxTokens: 200}}
+	return StageConfig{Mode: ModeOwned, Retrieval: true, Prefix: true, Grammar: true, TokenBudget: true, Rounds: DefaultRounds, Counter: tokenizer.Qwen3(), Budget: tokenbudget.Config{MaxTokens: 200}}
 }
 
 func newSidecar(t testing.TB, engine string, stages StageConfig) *sidecar {
@@ -818,28 +818,6 @@ func TestObserveWaitsForNoProbe(t *testing.T) {
 	}
 	if r := s.report(); r.Passed != 1 {
 		t.Errorf("report %+v", r)
-	}
-}
-
-// TestPromptsBounded: what is remembered of prompts has an end.
-func TestPromptsBounded(t *testing.T) {
-	var p prompts
-	big := strings.Repeat("x", maxPromptBytes/8)
-	for i := range 40 {
-		p.swap(promptKey{byte(i)}, sent{text: big})
-	}
-	for i := range 2 * maxPrompts {
-		p.swap(promptKey{1, byte(i), byte(i >> 8)}, sent{text: "x"})
-	}
-	sum := 0
-	for _, s := range p.last {
-		sum += len(s.text)
-	}
-	if sum > maxPromptBytes || sum != p.bytes || len(p.last) != maxPrompts || len(p.keys) != maxPrompts {
-		t.Errorf("%d bytes, counted as %d, in %d prompts of %d keys", sum, p.bytes, len(p.last), len(p.keys))
-	}
-	if before, ok := p.swap(promptKey{1, 255, 7}, sent{text: "y"}); !ok || before.text != "x" {
-		t.Error("the newest prompt was forgotten")
 	}
 }
 

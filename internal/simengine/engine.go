@@ -31,6 +31,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolsidecar/sidecar/grammar/token"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/models/wire"
 )
@@ -60,6 +61,9 @@ type Config struct {
 	// family's think tags, unless the prompt closes them. As on a server without
 	// a reasoning parser it is part of the content.
 	Reasoning bool
+	// Random makes constrained answers of random tokens that the masks of the
+	// constraint allow, instead of the policy's. Needs a vocabulary with all bytes.
+	Random bool
 	// Latency is how long things take; the zero value is no time at all.
 	Latency Latency
 	// Clock is the time of the latency; nil is WallClock.
@@ -82,6 +86,8 @@ type Engine struct {
 	plain     *wire.Family // the family without reasoning, as a server without a reasoning parser reads it
 	tok       *tokenizer.Tokenizer
 	eos       int32
+	special   map[string]int32 // tokens of calls by their spelling
+	decoder   *decoder         // nil: the vocabulary is too small for masks
 	sched     *scheduler
 	metrics   *metrics
 	mux       *http.ServeMux
@@ -129,6 +135,9 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if family.TurnStart != "<|im_start|>" {
+		return nil, fmt.Errorf("the simulated engine reads turns in ChatML only, as hermes, chatml and qwen3-coder frame them, not those of family %s", family.Name)
+	}
 	var eos int32
 	found := false
 	for _, s := range family.StopTokens {
@@ -147,6 +156,17 @@ func New(cfg Config) (*Engine, error) {
 		cfg: cfg, family: family, plain: &plain, tok: cfg.Tokenizer, eos: eos,
 		sched:     newScheduler(newBlockCache(cfg.BlockSize, cfg.KVBlocks), cfg.MaxNumSeqs),
 		signature: fmt.Sprintf("sidecar-sim-%s-%08x", family.Name, h.Sum32()),
+	}
+	e.special = map[string]int32{}
+	for _, s := range family.CallTags() {
+		if id, ok := e.tok.ID(s); ok && s != "" {
+			e.special[s] = id
+		}
+	}
+	if v, err := vocabularyOf(e.tok, eos); err == nil {
+		e.decoder = &decoder{v, token.NewCache(maxGrammarBytes)}
+	} else if cfg.Random {
+		return nil, err
 	}
 	e.metrics = newMetrics(e)
 	e.mux = e.routes()
@@ -214,7 +234,7 @@ func (e *Engine) encodeOutput(text string) []int32 {
 	var ids []int32
 	for text != "" {
 		at, mark, id := len(text), "", int32(0)
-		for _, m := range []string{e.family.CallOpen, e.family.CallTag, e.family.ThinkOpen, e.family.ThinkClose} {
+		for _, m := range []string{e.family.Calls.Open, e.family.Calls.Tag, e.family.ThinkOpen, e.family.ThinkClose} {
 			if m == "" {
 				continue
 			}

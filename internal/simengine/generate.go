@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/toolsidecar/sidecar/models/wire"
 )
 
 // generation is one request on its way to its choices.
@@ -55,12 +57,17 @@ func (e *Engine) plan(g *generation, index int) (*choice, error) {
 		binary.LittleEndian.PutUint64(b[:], v)
 		h.Write(b[:])
 	}
-	text := e.compose(g, tr, h.Sum64())
+	seed := h.Sum64()
+	format := g.format(e)
+	text := e.compose(g, tr, format, seed)
 	if e.cfg.Reasoning && g.constraint == nil && !g.native.forced() && e.family.ThinkOpen != "" && !tr.thought {
 		text = e.family.ThinkOpen + "\n" + tr.think() + "\n" + e.family.ThinkClose + "\n\n" + text
 	}
 	c := &choice{finish: "stop"}
 	ids := e.encodeOutput(text)
+	if format != nil {
+		ids = e.hold(format, tr, ids, seed, g.maxTokens)
+	}
 	c.read(e, ids)
 	if i, s := firstStop(c.text, g.stop); i >= 0 {
 		end := i
@@ -138,22 +145,26 @@ func indexBefore(text, mark string, before int) int {
 	return i
 }
 
+// format is what the answer is held to, nil if to nothing.
+func (g *generation) format(e *Engine) *format {
+	if n := g.native; n.forced() {
+		return toolChoiceFormat(e.family.CallBegin, e.family.CallEnd(), n.tools, n.named, n.choice == "named" || !n.parallel)
+	}
+	return g.constraint
+}
+
 // compose writes the whole text of a choice.
-func (e *Engine) compose(g *generation, tr *transcript, seed uint64) string {
+func (e *Engine) compose(g *generation, tr *transcript, format *format, seed uint64) string {
 	p := newPolicy(tr, seed, g.parallel)
 	c := &constrained{p: p, rng: rand.New(rand.NewPCG(seed, 1)), tools: make(map[string]*tool)}
 	for _, t := range tr.tools {
 		c.tools[t.name] = t
 	}
-	format := g.constraint
-	if n := g.native; n.forced() {
-		format = toolChoiceFormat(e.family.CallBegin, e.family.CallEnd(), n.tools, n.named, n.choice == "named" || !n.parallel)
-	}
 	if format != nil {
 		c.write(format)
 		return c.b.String()
 	}
-	var calls []string
+	var calls []wire.Call
 	if g.native == nil || g.native.choice != "none" {
 		for p.again() {
 			t := p.best(tr.tools)
@@ -165,12 +176,12 @@ func (e *Engine) compose(g *generation, tr *transcript, seed uint64) string {
 				p.used[t.name] = true
 				continue
 			}
-			calls = append(calls, e.family.CallBegin(t.name)+args+e.family.CallEnd())
+			calls = append(calls, wire.Call{Name: t.name, Arguments: args})
 			p.call(t)
 		}
 	}
 	if len(calls) > 0 {
-		return strings.Join(calls, "\n")
+		return e.family.TurnText("", calls)
 	}
 	return p.answer()
 }

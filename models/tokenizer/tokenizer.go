@@ -80,6 +80,40 @@ func (t *Tokenizer) EncodeOrdinary(dst []int32, text string) []int32 {
 	return out.ids
 }
 
+// EncodeMasked appends the ids of text as Encode does, except that plain may put
+// spellings of added tokens back into each stretch between the added tokens of
+// text: there they are plain text. With a plain that changes nothing it is Encode,
+// for vocabularies whose added tokens are all found before normalising.
+func (t *Tokenizer) EncodeMasked(dst []int32, text string, plain func(stretch string) string) []int32 {
+	out := output{ids: dst}
+	from, taken := 0, 0
+	for {
+		m, ok := t.raw.next(text, from, taken)
+		if !ok {
+			m.start = len(text)
+		}
+		if taken < m.start {
+			t.split(&out, t.normalize(plain(text[taken:m.start])))
+		}
+		if !ok {
+			return out.ids
+		}
+		out.ids = append(out.ids, m.id)
+		from, taken = m.resume, m.end
+	}
+}
+
+// NextAdded is the first place at or behind text[from] where text spells an added
+// token, without the white space that the token takes along.
+func (t *Tokenizer) NextAdded(text string, from int) (start, end int, id int32, ok bool) {
+	m, ok := t.raw.next(text, from, from)
+	if !ok {
+		return 0, 0, 0, false
+	}
+	spelling := t.added[t.byID[m.id]].Content
+	return m.resume - len(spelling), m.resume, m.id, true
+}
+
 // Count is len(t.Encode(nil, text)).
 func (t *Tokenizer) Count(text string) int {
 	var buf [64]int32

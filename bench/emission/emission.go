@@ -1,0 +1,386 @@
+// Package emission measures what is written to hold engines to tools: how much
+// of it is proved, what the engines make of it, and what it costs them.
+package emission
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/toolsidecar/sidecar/grammar"
+)
+
+// A Set is tools that one request shows.
+type Set struct {
+	Name  string
+	Tools []grammar.Tool
+	// Texts are whole arguments to be judged beside those that are made up.
+	Texts []string
+}
+
+// Config says what is measured.
+type Config struct {
+	Target grammar.Target
+	// Judge is nil for the reader of the notation alone, which is the judge of
+	// GBNF.
+	Judge  *Judge
+	Engine string // of the judge: xgrammar or llguidance
+	// Version is the constraint engine that a structural tag is written for.
+	Version grammar.Engine
+	World   grammar.World
+	Syntax  grammar.Syntax
+	// Derived is how many texts of a tool are made up, as many near misses
+	// beside them, and Walks how many random replies the engine writes.
+	Derived, Walks int
+	// Raw compiles the schemas as they are, too.
+	Raw  bool
+	Seed uint64
+}
+
+// Report is the outcome. Tools are counted, not sets.
+type Report struct {
+	Sets     int       `json:"sets"`
+	Tools    int       `json:"tools"`
+	Emitted  int       `json:"emitted"`
+	Refused  []Refusal `json:"refused"`
+	Proved   int       `json:"proved"`  // every text fits the schema
+	Bounded  int       `json:"bounded"` // the same up to a length
+	Checked  int       `json:"checked"` // wider than the schema by a named keyword; checked after the reply
+	Equal    int       `json:"equal"`   // what was written is what was meant
+	Wider    int       `json:"wider"`   // a text was written and not meant
+	Narrower int       `json:"narrower"`
+	// Judged are the texts that the engine and our reader of the notation both
+	// judged, Disagreements those on which they differ; JudgeDisagreements
+	// counts them and the replies of the engine that don't fit.
+	Judged             int            `json:"judged"`
+	Finished           int            `json:"walks_finished"`
+	Stuck              int            `json:"walks_stuck"`
+	JudgeDisagreements int            `json:"judge_disagreements"`
+	Disagreements      []Disagreement `json:"disagreements"`
+	CompileMS          Quantiles      `json:"engine_compile_ms"`
+	Slowest            []Slow         `json:"slowest"` // of what is emitted
+	RawCompileMS       *Quantiles     `json:"raw_schema_compile_ms,omitempty"`
+	RawRefused         int            `json:"raw_schema_refused,omitempty"`
+}
+
+// Slow is what took an engine long.
+type Slow struct {
+	Name      string  `json:"name"`
+	CompileMS float64 `json:"compile_ms"`
+	Predicted float64 `json:"predicted_ms,omitempty"`
+}
+
+// Refusal names what is not emitted.
+type Refusal struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+}
+
+// Disagreement is a text on which an engine and we differ.
+type Disagreement struct {
+	Name   string `json:"name"`
+	Text   string `json:"text"`
+	Engine string `json:"engine"` // accepts, refuses, or what went wrong
+}
+
+// Quantiles are of processor time in milliseconds, on one thread.
+type Quantiles struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+	all []float64
+}
+
+func (q *Quantiles) settle() {
+	if len(q.all) == 0 {
+		return
+	}
+	slices.Sort(q.all)
+	at := func(p float64) float64 { return q.all[min(len(q.all)-1, int(p*float64(len(q.all))))] }
+	q.P50, q.P99, q.Max = at(.5), at(.99), q.all[len(q.all)-1]
+}
+
+// maxListed bounds the disagreements that are listed.
+const maxListed = 50
+
+// Run measures the sets in order. progress is called after each. An error is
+// that of ctx or of the judge's process.
+func Run(ctx context.Context, sets []Set, cfg Config, progress func(done int)) (*Report, error) {
+	r := &Report{Refused: []Refusal{}, Disagreements: []Disagreement{}, Slowest: []Slow{}}
+	if cfg.Raw {
+		r.RawCompileMS = &Quantiles{}
+	}
+	for i, set := range sets {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := r.set(set, cfg, uint64(i)); err != nil {
+			return nil, err
+		}
+		progress(i + 1)
+	}
+	r.CompileMS.settle()
+	if cfg.Raw {
+		r.RawCompileMS.settle()
+	}
+	return r, nil
+}
+
+func (r *Report) differ(name, text, engine string) {
+	if r.JudgeDisagreements++; len(r.Disagreements) < maxListed {
+		r.Disagreements = append(r.Disagreements, Disagreement{name, text, engine})
+	}
+}
+
+func (r *Report) set(set Set, cfg Config, n uint64) error {
+	r.Sets++
+	var held []*grammar.Checked
+	var written []*grammar.Written
+	for _, t := range set.Tools {
+		r.Tools++
+		name := t.Name
+		if set.Name != t.Name {
+			name = set.Name + ": " + t.Name
+		}
+		c, err := grammar.Judge(t, cfg.World)
+		var w *grammar.Written
+		if err == nil {
+			w, err = c.Written(cfg.Target)
+		}
+		var p grammar.Proof
+		if err == nil {
+			p, err = w.Prove()
+		}
+		if err != nil {
+			why := err
+			var te *grammar.TargetError
+			var se *grammar.SchemaError
+			if errors.As(err, &te) {
+				why = te.Err
+			} else if errors.As(err, &se) {
+				why = errors.New(se.Loc + ": " + se.Msg)
+			}
+			r.Refused = append(r.Refused, Refusal{name, why.Error()})
+			continue
+		}
+		r.Emitted++
+		held, written = append(held, c), append(written, w)
+		switch {
+		case p.Status == "proved":
+			r.Proved++
+		case p.Status == "checked":
+			r.Checked++
+		case strings.HasPrefix(p.Status, "bounded"):
+			r.Bounded++
+		}
+		if p.Equal {
+			r.Equal++
+		}
+		if p.Wider != nil {
+			r.Wider++
+		}
+		if p.Narrower != nil {
+			r.Narrower++
+		}
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	ask := Ask{ID: set.Name, Engine: cfg.Engine, Seed: int(cfg.Seed + n), Walks: cfg.Walks, MaxTokens: 300, Wander: 0.3}
+	var want []bool // of each text: what our reader says
+	var args []string
+	var of []int // the tool of each
+	rng := rand.New(rand.NewPCG(cfg.Seed, n))
+	for i, c := range held {
+		texts := slices.Clone(set.Texts)
+		for k := range cfg.Derived {
+			if t, ok := written[i].Derive(rng, 1+60*k); ok {
+				texts = append(texts, t, miss(rng, t))
+			}
+		}
+		for _, t := range texts {
+			ask.Accept = append(ask.Accept, cfg.Syntax.Begin(c.Name())+t+cfg.Syntax.End)
+			args, of = append(args, t), append(of, i)
+			want = append(want, written[i].Accepts(t))
+		}
+	}
+	if cfg.Judge == nil {
+		// Our reader against the automaton of the tool.
+		for i, t := range args {
+			meant, err := written[of[i]].Meant(t)
+			if err != nil {
+				return err
+			}
+			if r.Judged++; meant != want[i] {
+				r.differ(held[of[i]].Name(), t, map[bool]string{true: "accepts", false: "refuses"}[want[i]])
+			}
+		}
+		return nil
+	}
+	choice := grammar.Choice{Mode: grammar.Required}
+	switch cfg.Target {
+	case grammar.LegacyTag:
+		choice.Mode = grammar.Auto
+	case grammar.JSONSchema: // the arguments alone
+		ask.Accept = args
+	}
+	if err := ask.fill(cfg, held, choice); err != nil {
+		return err
+	}
+	a, err := cfg.Judge.Judge(ask)
+	if err != nil {
+		return err
+	}
+	if !a.OK {
+		r.differ(set.Name, "", a.Error)
+		return nil
+	}
+	r.CompileMS.all = append(r.CompileMS.all, a.CompileMS)
+	r.Slowest = append(r.Slowest, Slow{Name: set.Name, CompileMS: a.CompileMS})
+	slices.SortFunc(r.Slowest, func(a, b Slow) int { return cmp.Compare(b.CompileMS, a.CompileMS) })
+	r.Slowest = r.Slowest[:min(len(r.Slowest), 100)]
+	for i, ok := range a.Accept {
+		r.Judged++
+		if ok != want[i] {
+			r.differ(set.Name, args[i], map[bool]string{true: "accepts", false: "refuses"}[ok])
+		}
+	}
+	for _, w := range a.Walks {
+		r.walk(set.Name, held, written, cfg.Syntax, string(w.Bytes), w.Done, w.Stuck, w.Error)
+	}
+	if cfg.Raw {
+		return r.raw(set, cfg)
+	}
+	return nil
+}
+
+// walk judges a reply that the engine wrote.
+func (r *Report) walk(name string, held []*grammar.Checked, written []*grammar.Written, s grammar.Syntax, text string, done, stuck bool, failed string) {
+	switch {
+	case failed != "":
+		r.differ(name, text, failed)
+	case stuck:
+		r.Stuck++
+		r.differ(name, text, "allows no token")
+	case done:
+		r.Finished++
+		for i, c := range held {
+			args, ok := strings.CutPrefix(text, s.Begin(c.Name()))
+			if !ok {
+				continue
+			}
+			args = strings.TrimSuffix(args, s.End)
+			if !written[i].Accepts(args) {
+				r.differ(name, text, "wrote it")
+			} else if written[i].Exact() && len(c.Misfits([]byte(args), false)) > 0 {
+				r.differ(name, text, "wrote it, and it doesn't fit the schema")
+			}
+			return
+		}
+		r.differ(name, text, "wrote a call of no tool")
+	}
+}
+
+func (a *Ask) fill(cfg Config, held []*grammar.Checked, choice grammar.Choice) error {
+	switch cfg.Target {
+	case grammar.StructuralTag:
+		e, err := grammar.Tag(cfg.Syntax, held, choice, cfg.Version)
+		if err != nil {
+			return err
+		}
+		a.Tag = append(append([]byte(`{"type":"structural_tag","format":`), e.Format...), '}')
+		return nil
+	}
+	t, err := grammar.Write(cfg.Syntax, held, choice, cfg.Target)
+	if err != nil {
+		return err
+	}
+	switch cfg.Target {
+	case grammar.Lark:
+		a.Lark = t.Text
+	case grammar.Regex:
+		a.Regex = t.Text
+	case grammar.LegacyTag:
+		a.Tag = json.RawMessage(t.Text)
+	case grammar.JSONSchema:
+		a.Schema = json.RawMessage(t.Text)
+	default:
+		return fmt.Errorf("%s takes no %s", cfg.Engine, cfg.Target)
+	}
+	return nil
+}
+
+// raw compiles what a client would send: the schema itself in a tag, or the
+// schemas of all tools as alternatives.
+func (r *Report) raw(set Set, cfg Config) error {
+	ask := Ask{ID: set.Name, Engine: cfg.Engine}
+	if cfg.Engine == "xgrammar" {
+		type content struct {
+			Type   string          `json:"type"`
+			Schema json.RawMessage `json:"json_schema"`
+		}
+		type tag struct {
+			Type    string  `json:"type"`
+			Begin   string  `json:"begin"`
+			Content content `json:"content"`
+			End     string  `json:"end"`
+		}
+		var tags []tag
+		for _, t := range set.Tools {
+			tags = append(tags, tag{"tag", cfg.Syntax.Begin(t.Name), content{"json_schema", t.Schema}, cfg.Syntax.End})
+		}
+		raw, err := json.Marshal(map[string]any{"type": "structural_tag", "format": map[string]any{
+			"type": "tags_with_separator", "tags": tags, "separator": cfg.Syntax.Separator, "at_least_one": true, "stop_after_first": true,
+		}})
+		if err != nil {
+			return err
+		}
+		ask.Tag = raw
+	} else {
+		var each []json.RawMessage
+		for _, t := range set.Tools {
+			each = append(each, t.Schema)
+		}
+		raw, err := json.Marshal(map[string]any{"anyOf": each})
+		if err != nil {
+			return err
+		}
+		ask.Schema = raw
+	}
+	a, err := cfg.Judge.Judge(ask)
+	if err != nil {
+		return err
+	}
+	if !a.OK {
+		r.RawRefused++
+		return nil
+	}
+	r.RawCompileMS.all = append(r.RawCompileMS.all, a.CompileMS)
+	return nil
+}
+
+// miss changes a text a little, so that it is valid UTF-8 still.
+func miss(rng *rand.Rand, text string) string {
+	rs := []rune(text)
+	pieces := []rune("{}[]\",: \n\t\\0123456789.eE+-uabntrfZé😀")
+	for range 1 + rng.IntN(2) {
+		if len(rs) == 0 {
+			break
+		}
+		i := rng.IntN(len(rs))
+		switch p := pieces[rng.IntN(len(pieces))]; rng.IntN(3) {
+		case 0:
+			rs[i] = p
+		case 1:
+			rs = slices.Insert(rs, i, p)
+		default:
+			rs = slices.Delete(rs, i, i+1)
+		}
+	}
+	return string(rs)
+}

@@ -1,0 +1,222 @@
+package accept
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func compileT(t testing.TB, schema string, o Options) *Automaton {
+	t.Helper()
+	a, err := Compile(context.Background(), []byte(schema), o)
+	if err != nil {
+		t.Fatalf("%.300s: %v", schema, err)
+	}
+	return a
+}
+
+// TestMalformed: what is wrong with a schema, and where.
+func TestMalformed(t *testing.T) {
+	for _, c := range []struct {
+		draft                        Draft
+		schema, path, keyword, wants string
+	}{
+		{Draft2020, `{"type":12}`, "", "type", "12 where a type"},
+		{Draft2020, `{"type":["string","string"]}`, "", "type", "different types"},
+		{Draft2020, `{"properties":{"a/b":{"minLength":-1}}}`, "/properties/a~1b", "minLength", "-1 where an integer"},
+		{Draft2020, `{"items":[{}]}`, "", "items", "an array where a schema"},
+		{Draft2020, `{"allOf":[]}`, "", "allOf", "an empty array where"},
+		{Draft2020, `{"allOf":[{"not":3}]}`, "/allOf/0", "not", "3 where a schema"},
+		{Draft2020, `{"required":["a","a"]}`, "", "required", "different strings"},
+		{Draft2020, `{"pattern":"("}`, "", "pattern", "pattern"},
+		{Draft2020, `{"patternProperties":{"(":{}}}`, "/patternProperties", "(", "pattern"},
+		{Draft2020, `{"pattern":"(a)\\1"}`, "", "pattern", "back"},
+		{Draft2020, `{"multipleOf":0}`, "", "multipleOf", "above 0"},
+		{Draft2020, `{"minimum":1e99999}`, "", "minimum", "beyond"},
+		{Draft2020, `{"$ref":"#/$defs/x"}`, "", "$ref", "nothing is at"},
+		{Draft2020, `{"$ref":"#x"}`, "", "$ref", "no anchor"},
+		{Draft2020, `{"$ref":"other.json"}`, "", "$ref", "not among the given documents"},
+		{Draft2020, `{"$ref":"#/$defs/a","$defs":{"a":3}}`, "/$defs/a", "", "3 where a schema"},
+		{Draft2020, `{"$schema":"https://example.com/unknown"}`, "", "$schema", "no draft"},
+		{Draft2020, `{"$schema":"http://json-schema.org/draft-03/schema#"}`, "", "$schema", "no draft"},
+		{Draft2020, `{"$defs":{"a":{"$id":"x"},"b":{"$id":"x"}}}`, "/$defs/b", "$id", "another schema"},
+		{Draft2020, `{"allOf":[{"$ref":"#"}]}`, "", "", "refers to itself"},
+		{Draft2020, `{"$defs":{"a":{"not":{"$ref":"#/$defs/b"}},"b":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/a"}]}},"$ref":"#/$defs/a"}`, "/$defs/a", "", "refers to itself"},
+		{Draft2020, `[]`, "", "", "where a schema"},
+		{Draft2020, `{"a":1,"a":2}`, "", "", "twice"},
+		{Draft2020, `{`, "", "", "not JSON"},
+		{Draft04, `{"exclusiveMinimum":3}`, "", "exclusiveMinimum", "true or false"},
+		{Draft04, `{"required":[]}`, "", "required", "not empty"},
+		{Draft04, `{"not":true}`, "", "not", "true where a schema"},
+		{Draft07, `{"exclusiveMinimum":true}`, "", "exclusiveMinimum", "a number"},
+		{Draft07, `{"items":[]}`, "", "items", "a schema or an array"},
+		{Draft06, `{"$id":"http://a/","definitions":{"b":{"$ref":"c"}},"allOf":[{"$ref":"#/definitions/b"}]}`, "/definitions/b", "$ref", "http://a/c"},
+	} {
+		_, err := Compile(context.Background(), []byte(c.schema), Options{Draft: c.draft})
+		var r *RefusedError
+		if !errors.As(err, &r) {
+			t.Errorf("%v %s: %v", c.draft, c.schema, err)
+			continue
+		}
+		if r.Path != c.path || r.Keyword != c.keyword || !strings.Contains(r.Reason, c.wants) {
+			t.Errorf("%v %s: %q %q %q", c.draft, c.schema, r.Path, r.Keyword, r.Reason)
+		}
+	}
+}
+
+// TestDrafts: what a keyword means in one draft and not in another.
+func TestDrafts(t *testing.T) {
+	for _, c := range []struct {
+		o       Options
+		schema  string
+		yes, no string // texts, by |
+	}{
+		{Options{Draft: Draft04}, `{"minimum":1,"exclusiveMinimum":true}`, `2|1.1|"a"`, `1|1.0|10e-1`},
+		{Options{Draft: Draft04}, `{"const":1,"contains":{"type":"null"},"if":{},"then":{"type":"null"}}`, `2|[]`, ``},
+		{Options{Draft: Draft06}, `{"const":1}`, `1|1.0|1e0|10E-1`, `2`},
+		{Options{Draft: Draft06}, `{"if":{},"then":{"type":"null"}}`, `2`, ``},
+		{Options{Draft: Draft07}, `{"$ref":"#/definitions/a","type":"null","definitions":{"a":{"type":"string"}}}`, `"a"`, `null`},
+		{Options{Draft: Draft2019}, `{"$ref":"#/$defs/a","maxLength":1,"$defs":{"a":{"type":"string"}}}`, `"a"`, `null|"ab"`},
+		{Options{Draft: Draft2019}, `{"items":[{"type":"null"}],"unevaluatedItems":false}`, `[null]|[]`, `[null,1]|[1]`},
+		{Options{Draft: Draft2019}, `{"contains":{"type":"null"},"unevaluatedItems":false}`, ``, `[null]|[]`},
+		{Options{Draft: Draft2020}, `{"contains":{"type":"null"},"unevaluatedItems":false}`, `[null]|[null,null]`, `[null,1]|[]`},
+		{Options{Draft: Draft2019}, `{"$id":"http://a/root","$recursiveAnchor":true,"properties":{"next":{"$ref":"tree"}},"required":["v"],"$defs":{"tree":{"$id":"tree","$recursiveAnchor":true,"properties":{"kids":{"items":{"$recursiveRef":"#"}}}}}}`,
+			`{"v":1}|{"v":1,"next":{"kids":[{"v":2}]}}`, `{}|{"v":1,"next":{"kids":[{}]}}`},
+		{Options{Draft: Draft2020}, `{"dependentRequired":{"a":["b"]}}`, `{"b":1}|{"b":1,"a":1}|{"a":1,"b":1}|[]`, `{"a":1}`},
+		{Options{Draft: OpenAPI31}, `{"discriminator":{"propertyName":"k"},"example":3,"xml":{},"type":["string","null"]}`, `null|"a"`, `3`},
+		{Options{Draft: OpenAPI31}, `{"$schema":"https://spec.openapis.org/oas/3.1/dialect/base","prefixItems":[{"type":"null"}]}`, `[null,1]`, `[1]`},
+		{Options{Formats: true}, `{"format":"date"}`, `"2024-02-29"|3|"2024-\u0030\u0032-29"`, `"2023-02-29"|"x"`},
+		{Options{Formats: true}, `{"format":"nobody-knows"}`, `"x"`, ``},
+		{Options{}, `{"format":"date"}`, `"x"`, ``},
+		{Options{Documents: map[string][]byte{"http://a/b.json": []byte(`{"$schema":"http://json-schema.org/draft-04/schema#","definitions":{"c":{"minimum":1,"exclusiveMinimum":true}}}`)}, Base: "http://a/x.json"},
+			`{"$ref":"b.json#/definitions/c"}`, `2`, `1`},
+		{Options{}, `{"$ref":"https://json-schema.org/draft/2020-12/schema"}`, `{"type":"string"}|true|{"properties":{"a":{"minLength":1}}}`, `{"type":3}|1|{"properties":{"a":{"minLength":-1}}}`},
+		{Options{}, `{"$ref":"http://json-schema.org/draft-04/schema#"}`, `{"exclusiveMinimum":true,"minimum":1}|{"$schema":"x"}`, `{"exclusiveMinimum":true}|true|{"additionalProperties":3}`},
+		{Options{}, `{"$ref":"http://json-schema.org/draft-06/schema#/definitions/nonNegativeInteger"}`, `1|0`, `-1|"a"`},
+	} {
+		a := compileT(t, c.schema, c.o)
+		for i, list := range []string{c.yes, c.no} {
+			if list == "" {
+				continue
+			}
+			for text := range strings.SplitSeq(list, "|") {
+				if err := a.Check([]byte(text)); (err == nil) != (i == 0) {
+					t.Errorf("%v %s: %s: %v", c.o.Draft, c.schema, text, err)
+				}
+			}
+		}
+	}
+}
+
+// TestStop: where a text stops fitting is the first byte that nothing can
+// follow.
+func TestStop(t *testing.T) {
+	const point = `{"type":"object","properties":{"x":{"type":"integer","maximum":9},"y":{"enum":["up","down"]}},"required":["x"],"additionalProperties":false}`
+	for _, c := range []struct {
+		schema, text string
+		offset       int
+		pointer      string
+		expected     string
+	}{
+		{point, `[`, 0, "", "an object"},
+		{point, `{"z`, 2, "", `"x" or "y"`},
+		{point, `{"x":"`, 5, "/x", "a number"},
+		{point, `{"x":1.5`, 7, "/x", "a digit"}, // 1.5e1 is an integer, but above 9
+		{point, `{"x":0.5`, 8, "/x", "'e'"},
+		{point, `{"x":99`, 6, "/x", "'}'"},
+		{point, `{"y":"x`, 6, "/y", `"up" or "down"`},
+		{point, `{"y":"up"}`, 9, "/y", "','"},
+		{point, `{"x":1,"x`, 8, "", `"y"`},
+		{point, `{"x":1} x`, 8, "", "the end of the text"},
+		{point, `{"x":1`, 6, "/x", "'}'"},
+		{`{"items":{"type":"string"}}`, `["a",[`, 5, "/1", "a string"},
+		{`{"uniqueItems":true,"items":{"enum":["a","b"]}}`, `["a","b",`, 8, "/1", "']'"},
+		{`{"uniqueItems":true,"items":{"enum":["a","b"]}}`, `["a","a`, 6, "/1", `"b"`},
+		{`{"maxItems":1}`, `[1,`, 2, "/0", "']'"},
+		{`{"properties":{"a":{"$ref":"#"}},"required":["a"],"type":"object"}`, `{`, 0, "", ""},
+		{`{"oneOf":[{"properties":{"k":{"const":"a"}},"required":["k","va"]},{"properties":{"k":{"const":"b"}},"required":["k"],"not":{"required":["va"]}}]}`,
+			`{"va":1,"k":"b`, 13, "/k", `"a"`},
+		{`{"const":{"a":[1,2]}}`, `{"a":[1,3`, 8, "/a/1", "a number"},
+		{`{}`, "\"\x80", 1, "", ""},
+		{`{}`, `{"a":1,}`, 7, "", "a key"},
+		{`false`, `1`, 0, "", ""},
+		{`{"anyOf":[{"minItems":2,"maxItems":2,"items":{"type":"null"}},{"maxItems":1}]}`, `[1,`, 2, "/0", "']'"},
+	} {
+		a := compileT(t, c.schema, Options{})
+		err := a.Check([]byte(c.text))
+		var stop *StopError
+		if !errors.As(err, &stop) {
+			t.Errorf("%s: %s: %v", c.schema, c.text, err)
+			continue
+		}
+		if stop.Offset != c.offset && stop.Offset != len(c.text) || stop.Offset < c.offset || stop.Pointer != c.pointer ||
+			!strings.Contains(strings.Join(stop.Expected, " or "), c.expected) {
+			t.Errorf("%s: %s: %d %q %q: %s; want %d %q %q", c.schema, c.text, stop.Offset, stop.Pointer, stop.Expected, stop.Why, c.offset, c.pointer, c.expected)
+		}
+	}
+}
+
+// TestTogether: many goroutines over one automaton agree.
+func TestTogether(t *testing.T) {
+	schema := `{"type":"object","properties":{"a":{"type":"array","items":{"$ref":"#"},"uniqueItems":true},"s":{"pattern":"^[a-z]+$","maxLength":20},"n":{"multipleOf":3}},"required":["s"],"unevaluatedProperties":false,"anyOf":[{"required":["n"]},{"properties":{"b":{"type":"boolean"}}}]}`
+	texts := map[string]bool{
+		`{"s":"abc","n":3}`: true, `{"s":"abc","n":4}`: false, `{"s":"abc","b":true}`: true, `{"n":3,"s":"x","b":1}`: false,
+		`{"a":[{"s":"a"},{"s":"b"}],"s":"c"}`: true, `{"a":[{"s":"a"},{"s":"a"}],"s":"c"}`: false, `{"s":"abc","zz":1}`: false,
+		`{"s":"\u0061bc" , "n":1.5e1}`: true, `{"s":"A"}`: false,
+	}
+	a := compileT(t, schema, Options{})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 20 {
+				for text, want := range texts {
+					if err := a.Check([]byte(text)); (err == nil) != want {
+						t.Errorf("%s: %v", text, err)
+					}
+					a.MemoryBytes()
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestMemory: an automaton says when it is full, and Check goes on.
+func TestMemory(t *testing.T) {
+	a := compileT(t, `{"type":"array","items":{"type":"string","maxLength":1000000}}`, Options{Limits: Limits{Memory: 1 << 20}})
+	text := `["` + strings.Repeat("x", 20_000) + `"]`
+	if err := a.Check([]byte(text)); err != nil {
+		t.Error(err)
+	}
+	if err := a.Check([]byte(text + "]")); err == nil {
+		t.Error("accepts two ends")
+	}
+	s := a.Start()
+	var err error
+	for i := 0; i < len(text) && err == nil; i++ {
+		s, err = a.Step(s, text[i])
+	}
+	var limit *LimitError
+	if !errors.As(err, &limit) || limit.Limit != "memory" {
+		t.Errorf("got %v", err)
+	}
+	if n := a.MemoryBytes(); n > 2<<20 {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Compile(ctx, []byte(`{}`), Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	if _, err := Compile(ctx, []byte(hostile()["50k properties"][0]), Options{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}

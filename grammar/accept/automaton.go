@@ -1,0 +1,213 @@
+package accept
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Options say how a schema is read.
+type Options struct {
+	Draft     Draft             // of schemas without $schema
+	Formats   bool              // format is asserted; else it says nothing, but where a metaschema asserts it
+	Documents map[string][]byte // by absolute URI: other schemas that may be referred to, and metaschemas. Nothing is fetched
+	Base      string            // URI of the schema itself, for relative references
+	Limits    Limits
+}
+
+// A State is what the bytes so far mean to an Automaton. 0 is dead: whatever
+// follows, the text won't fit.
+type State uint32
+
+// An Automaton decides byte by byte which JSON texts a schema accepts. It is
+// made as it is used; what was once found out serves all that use it, up to
+// Limits.Memory, after which Step says so where it would have to find out more.
+// It is safe for concurrent use.
+type Automaton struct {
+	limits  Limits
+	schema  []byte
+	options Options
+	first   State
+	rows    atomic.Pointer[[]*[rowsPerPage]row]
+
+	mu     sync.Mutex // guards all below, and the making of what rows hold
+	m      *machine
+	states map[config]State
+	gone   map[config]bool // met, and not alive
+	bytes  int
+	made   int // steps
+	kept   int // bytes, as of some of the last 64 steps
+}
+
+const rowsPerPage = 64
+
+// A row is a state and where bytes lead from it.
+type row struct {
+	config
+	accepting bool
+	next      [8]atomic.Pointer[[32]atomic.Uint32] // by byte; 0: not known
+}
+
+const toDead = ^uint32(0) // in a row: the byte leads to State 0
+
+// Compile reads a schema. The error is a *RefusedError, a *LimitError, or that
+// of ctx.
+func Compile(ctx context.Context, schema []byte, o Options) (*Automaton, error) {
+	m, err := build(ctx, schema, o)
+	if err != nil {
+		return nil, err
+	}
+	a := &Automaton{limits: m.limits, schema: slices.Clone(schema), options: o, m: m, states: map[config]State{}, gone: map[config]bool{}}
+	a.rows.Store(&[]*[rowsPerPage]row{new([rowsPerPage]row)})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.states[dead] = 0
+	c := m.start()
+	m.work = 0
+	if !m.alive(c) {
+		return a, m.exceeded()
+	}
+	a.first = a.intern(c)
+	return a, m.exceeded()
+}
+
+// build makes the machine of a schema.
+func build(ctx context.Context, schema []byte, o Options) (*machine, error) {
+	l := newLoader(ctx, o)
+	r, err := l.document(o.Base, schema, &path{})
+	if err != nil {
+		return nil, err
+	}
+	m := newMachine(l.limits)
+	b := &builder{l: l, m: m, x: m.x, done: map[buildKey]*built{}}
+	m.root, err = b.root(r)
+	return m, err
+}
+
+// Start is the state before the first byte: 0 if no text fits.
+func (a *Automaton) Start() State { return a.first }
+
+func (a *Automaton) row(s State) *row {
+	return &(*a.rows.Load())[s/rowsPerPage][s%rowsPerPage]
+}
+
+// Step is the state after one more byte. The error is a *LimitError.
+func (a *Automaton) Step(s State, b byte) (State, error) { return a.stepIn(s, b, a.limits.Memory) }
+
+func (a *Automaton) stepIn(s State, b byte, room int) (State, error) {
+	if s == 0 {
+		return 0, nil
+	}
+	if p := a.row(s).next[b>>5].Load(); p != nil {
+		switch n := p[b&31].Load(); n {
+		case 0:
+		case toDead:
+			return 0, nil
+		default:
+			return State(n), nil
+		}
+	}
+	return a.step(s, b, room)
+}
+
+// step makes the state that b leads to, if less than room bytes are kept.
+func (a *Automaton) step(s State, b byte, room int) (State, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.row(s)
+	if p := r.next[b>>5].Load(); p != nil {
+		switch n := p[b&31].Load(); n {
+		case 0:
+		case toDead:
+			return 0, nil
+		default:
+			return State(n), nil
+		}
+	}
+	if a.made%64 == 0 {
+		a.kept = a.bytes + a.m.bytes()
+	}
+	if a.made++; a.kept > room {
+		return 0, &LimitError{"memory", room}
+	}
+	a.m.work = 0
+	c, err := a.m.step(r.config, b)
+	if err != nil {
+		return 0, err
+	}
+	if _, known := a.states[c]; !known {
+		if gone := a.gone[c]; gone || !a.m.alive(c) {
+			if !gone {
+				a.gone[c] = true
+				a.bytes += 40
+			}
+			c = dead
+		}
+	}
+	if err := a.m.exceeded(); err != nil {
+		return 0, err
+	}
+	p := r.next[b>>5].Load()
+	if p == nil {
+		p = new([32]atomic.Uint32)
+		r.next[b>>5].Store(p)
+		a.bytes += 128
+	}
+	n := a.intern(c)
+	if n == 0 {
+		p[b&31].Store(toDead)
+	} else {
+		p[b&31].Store(uint32(n))
+	}
+	return n, nil
+}
+
+// intern gives the state of a config that is alive.
+func (a *Automaton) intern(c config) State {
+	if s, ok := a.states[c]; ok {
+		return s
+	}
+	s := State(len(a.states))
+	pages := *a.rows.Load()
+	if int(s/rowsPerPage) == len(pages) {
+		more := append(pages, new([rowsPerPage]row)) // readers know no more than they have
+		a.rows.Store(&more)
+		pages = more
+		a.bytes += rowsPerPage*112 + 8
+	}
+	r := &pages[s/rowsPerPage][s%rowsPerPage]
+	r.config, r.accepting = c, a.m.accepting(c)
+	a.states[c] = s
+	a.bytes += 60
+	return s
+}
+
+// Accepting tells whether the text may end in s.
+func (a *Automaton) Accepting(s State) bool { return s != 0 && a.row(s).accepting }
+
+// MemoryBytes is about what the automaton holds.
+func (a *Automaton) MemoryBytes() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.bytes + a.m.bytes()
+}
+
+// exceeded is the limit that was reached in this step, if one was.
+func (m *machine) exceeded() error {
+	switch {
+	case m.work > m.limits.Work:
+		return &LimitError{"work", m.limits.Work}
+	case len(m.x.nodes) > m.limits.Formulas+m.limits.Work:
+		return &LimitError{"formulas", m.limits.Formulas}
+	}
+	return nil
+}
+
+// Undecided counts the states met so far of which it was not certain that they
+// can be completed; they count as alive.
+func (a *Automaton) Undecided() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.m.live.count
+}

@@ -1,0 +1,340 @@
+package accept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
+)
+
+// A StopError says where a text stops fitting.
+type StopError struct {
+	Offset   int      // of the first byte that doesn't fit; the length of the text if its end doesn't
+	Pointer  string   // JSON pointer to the value that the byte is in or would begin
+	Expected []string // what might stand there instead, for people
+	Why      string
+}
+
+func (e *StopError) Error() string {
+	at := e.Pointer
+	if at == "" {
+		at = "the value"
+	}
+	s := fmt.Sprintf("byte %d, in %s: %s", e.Offset, at, e.Why)
+	if len(e.Expected) > 0 {
+		s += "; expected " + strings.Join(e.Expected, " or ")
+	}
+	return s
+}
+
+// Check judges a whole text. What it finds out is kept for later, unless the
+// automaton is half full; then the text is judged by a machine of its own. The
+// error is a *StopError or a *LimitError.
+func (a *Automaton) Check(text []byte) error {
+	f := a.NewFollower()
+	err := f.Feed(text)
+	var limit *LimitError
+	if errors.As(err, &limit) {
+		return a.checkAlone(text)
+	}
+	if err != nil {
+		return err
+	}
+	return f.End()
+}
+
+// checkAlone judges a text without keeping anything.
+func (a *Automaton) checkAlone(text []byte) error {
+	m, err := build(context.Background(), a.schema, a.options)
+	if err != nil {
+		return err
+	}
+	var at trace
+	c := m.start()
+	stop := func(i int, why string) error { return &StopError{Offset: i, Pointer: at.path(), Why: why} }
+	for i, b := range text {
+		m.work = 0
+		next, err := m.step(c, b)
+		if err != nil {
+			return err
+		}
+		if i%256 == 0 && m.bytes() > a.limits.Memory {
+			return &LimitError{"memory", a.limits.Memory}
+		}
+		fits := next != dead && m.alive(next)
+		if err := m.exceeded(); err != nil {
+			return err
+		}
+		if !fits {
+			return stop(i, at.why(c.mode, b, a.limits.Depth))
+		}
+		at.follow(c.mode, next.mode, b)
+		c = next
+	}
+	if !m.accepting(c) {
+		return stop(len(text), endsHere)
+	}
+	return nil
+}
+
+const endsHere = "the text ends here"
+
+// A Follower reads a text as it comes.
+type Follower struct {
+	a      *Automaton
+	at     State
+	offset int
+	err    error
+	trace
+}
+
+// A trace is where in a text one is.
+type trace struct {
+	levels []level
+	key    []byte // of the key being read, with its quotes
+}
+
+// A level is an open object or array of the text.
+type level struct {
+	object bool
+	key    string
+	named  bool // object: key is that of a member being read
+	index  int
+}
+
+// NewFollower begins a text.
+func (a *Automaton) NewFollower() *Follower { return &Follower{a: a, at: a.first} }
+
+// State is where the text so far leads.
+func (f *Follower) State() State { return f.at }
+
+// Done tells whether the text may end here.
+func (f *Follower) Done() bool { return f.err == nil && f.a.Accepting(f.at) }
+
+// Feed reads more of the text. Once a byte doesn't fit it says so for ever.
+func (f *Follower) Feed(text []byte) error {
+	if f.err != nil {
+		return f.err
+	}
+	if f.at == 0 {
+		return f.stop("no value fits the schema")
+	}
+	for _, b := range text {
+		s, err := f.a.stepIn(f.at, b, f.a.limits.Memory/2)
+		if err != nil {
+			f.err = err
+			return err
+		}
+		if s == 0 {
+			return f.stop(f.why(f.a.row(f.at).mode, b, f.a.limits.Depth))
+		}
+		if s != f.at || b == ',' {
+			f.follow(f.a.row(f.at).mode, f.a.row(s).mode, b)
+		}
+		f.at = s
+		f.offset++
+	}
+	return nil
+}
+
+// End tells whether the text fits as a whole.
+func (f *Follower) End() error {
+	if f.err != nil {
+		return f.err
+	}
+	if !f.a.Accepting(f.at) {
+		return f.stop(endsHere)
+	}
+	return nil
+}
+
+func (f *Follower) stop(why string) error {
+	f.err = &StopError{f.offset, f.Path(), f.Expected(), why}
+	return f.err
+}
+
+// follow keeps levels: byte b led from one mode to the other.
+func (f *trace) follow(from, to mode, b byte) {
+	switch from {
+	case inString, inNull, inTrue, inFalse:
+		return
+	case inKey:
+		f.key = append(f.key, b)
+		if to == atColon {
+			key, err := jsontext.NewReader(f.key, 0).String()
+			if err == nil {
+				l := &f.levels[len(f.levels)-1]
+				l.key, l.named = key, true
+			}
+		}
+		return
+	}
+	switch b {
+	case '{', '[':
+		f.levels = append(f.levels, level{object: b == '{'})
+	case '}', ']':
+		f.levels = f.levels[:len(f.levels)-1]
+	case ',':
+		l := &f.levels[len(f.levels)-1]
+		l.index++
+		l.named = false
+	case '"':
+		if to == inKey {
+			f.key = append(f.key[:0], '"')
+		}
+	}
+}
+
+// Path is a JSON pointer to the value that comes next or is being read.
+func (f *Follower) Path() string { return f.path() }
+
+func (f *trace) path() string {
+	var p strings.Builder
+	for _, l := range f.levels {
+		switch {
+		case !l.object:
+			p.WriteString("/" + strconv.Itoa(l.index))
+		case l.named:
+			p.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(l.key))
+		}
+	}
+	return p.String()
+}
+
+// maxExpected bounds what Expected names.
+const maxExpected = 20
+
+// Expected says what may come next, for people.
+func (f *Follower) Expected() []string {
+	if f.at == 0 {
+		return nil
+	}
+	a := f.a
+	var out []string
+	add := func(s string) {
+		if len(out) < maxExpected && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	r := a.row(f.at)
+	for b := range 256 {
+		s, err := a.Step(f.at, byte(b))
+		if err != nil || s == 0 || space(byte(b)) && r.mode != inString && r.mode != inKey {
+			continue
+		}
+		for _, w := range a.words(f.at, r, byte(b)) {
+			add(w)
+		}
+	}
+	if a.Accepting(f.at) {
+		add("the end of the text")
+	}
+	return out
+}
+
+// words names what may begin with byte b in a state.
+func (a *Automaton) words(s State, r *row, b byte) []string {
+	switch {
+	case r.mode == atKey && b == '"':
+		return a.names(s, b, "a key")
+	case r.mode == atValue && b == '"':
+		return a.names(s, b, "a string")
+	case r.mode == inString || r.mode == inKey:
+		return a.names(s, 0, "more of the string")
+	case (r.mode == atValue || r.mode == inNumber) && (b == '-' || b >= '0' && b <= '9'):
+		if r.mode == inNumber {
+			return []string{"a digit"}
+		}
+		return []string{"a number"}
+	case r.mode == atValue:
+		switch b {
+		case '{':
+			return []string{"an object"}
+		case '[':
+			return []string{"an array"}
+		case 't':
+			return []string{"true"}
+		case 'f':
+			return []string{"false"}
+		case 'n':
+			return []string{"null"}
+		}
+	}
+	return []string{"'" + string(rune(b)) + "'"}
+}
+
+// names lists the strings that a string can turn out to be, if they are few;
+// b, if it isn't 0, is read first.
+func (a *Automaton) names(s State, b byte, otherwise string) []string {
+	if b != 0 {
+		s, _ = a.Step(s, b)
+	}
+	if s == 0 {
+		return nil
+	}
+	c := a.row(s).config
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := a.m
+	f := &m.frames[c.top]
+	var rd *reader
+	if c.mode == inKey {
+		rd = m.readerList[f.keys]
+	} else if c.mode == inString {
+		rd = m.part(m.asks[f.ask], 4).reader
+	}
+	if rd == nil {
+		return []string{otherwise}
+	}
+	found, exact := rd.lex.Reachable(c.lex)
+	var out []string
+	more := !exact
+	for _, o := range found {
+		id := m.classAt(rd, o)
+		fits := false
+		if c.mode == inKey {
+			var next config
+			next, fits = m.endKey(c.top, id, 0)
+			fits = fits && m.alive(next)
+		} else {
+			fits = m.stringOutcome(m.part(m.asks[f.ask], 4), id).fits
+		}
+		switch {
+		case !fits:
+		case m.classes[id].word == 0:
+			more = true
+		case len(out) < maxExpected:
+			out = append(out, strconv.Quote(m.words.list[m.classes[id].word]))
+		}
+	}
+	if more || len(out) == 0 {
+		out = append(out, otherwise)
+	}
+	return out
+}
+
+// why says why byte b doesn't fit.
+func (f *trace) why(mo mode, b byte, depth int) string {
+	what := fmt.Sprintf("%q", b)
+	if b >= 0x80 {
+		what = fmt.Sprintf("byte %#02x", b)
+	}
+	closing := b == '}' || b == ']'
+	switch {
+	case mo == inKey && b == '"':
+		return "this key doesn't fit here, or stood before"
+	case mo == atValue && (b == '{' || b == '[') && len(f.levels) >= depth:
+		return fmt.Sprintf("nested more than %d deep", depth)
+	case mo == inString && b == '"':
+		return "the string doesn't fit"
+	case mo == inNumber && (b == ',' || closing || space(b)):
+		return "the number doesn't fit"
+	case mo == afterValue && closing:
+		return what + " would end it too early"
+	}
+	return what + " doesn't fit"
+}

@@ -1,0 +1,375 @@
+package accept
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"pgregory.net/rapid"
+)
+
+// schemaGen draws schemas whose keywords meet often: few keys, few values.
+type schemaGen struct {
+	t     *rapid.T
+	draft Draft
+}
+
+func (g schemaGen) pick(from ...string) string { return rapid.SampledFrom(from).Draw(g.t, "pick") }
+
+func (g schemaGen) key() string { return g.pick(`"a"`, `"b"`, `"c"`, `"ab"`) }
+
+func (g schemaGen) leaf() string {
+	if g.draft == Draft04 {
+		return g.pick(`{"type":"string"}`, `{"type":"null"}`, `{"type":"integer"}`, `{"enum":["a",1,null,{"a":1},[1]]}`, `{}`,
+			`{"not":{}}`, `{"minimum":1,"exclusiveMinimum":true}`, `{"maximum":2}`, `{"pattern":"^a"}`, `{"$ref":"#/definitions/d"}`, `{"$ref":"#"}`)
+	}
+	return g.pick(`{"type":"string"}`, `{"type":"null"}`, `{"type":"boolean"}`, `{"type":"integer"}`, `{"const":"a"}`, `{"const":1}`, `{"enum":["a","b",1,2,null]}`,
+		`{"const":{"a":1}}`, `{"const":[1]}`, `{"enum":[{"a":1,"b":[2]},[],true]}`, `{"minLength":2}`, `{"maxLength":1}`, `{"pattern":"^a"}`, `{"pattern":"b"}`,
+		`{"minimum":1}`, `{"exclusiveMaximum":2}`, `{"multipleOf":0.5}`, `{"multipleOf":2}`, `true`, `false`, `{"type":"object"}`, `{"type":"array"}`,
+		`{"$ref":"#/$defs/d"}`, `{"$ref":"#/$defs/e"}`, `{"required":["a"]}`, `{"minItems":1}`, `{"type":["object","null"]}`, `{"$ref":"#"}`)
+}
+
+func (g schemaGen) schema(depth int) string {
+	if depth <= 0 {
+		return g.leaf()
+	}
+	var parts []string
+	add := func(name, format string, a ...any) {
+		twice := slices.ContainsFunc(parts, func(p string) bool { return strings.HasPrefix(p, strconv.Quote(name)) })
+		if lookup(name, g.draft) != nil && !twice {
+			parts = append(parts, fmt.Sprintf("%q:"+format, append([]any{name}, a...)...))
+		}
+	}
+	sub := func() string { return g.schema(depth - 1) }
+	for _, k := range rapid.SliceOfNDistinct(rapid.IntRange(0, 27), 1, 4, rapid.ID).Draw(g.t, "keywords") {
+		switch k {
+		case 0:
+			add("type", "%s", g.pick(`"object"`, `"array"`, `"string"`, `["object","null"]`, `["integer","string"]`, `"number"`))
+		case 1, 2:
+			add("properties", `{"a":%s,%s:%s}`, sub(), g.pick(`"b"`, `"c"`), sub())
+		case 3:
+			add("required", `[%s]`, g.pick(`"a"`, `"b"`, `"a","c"`, `"ab"`))
+		case 4:
+			if g.draft == Draft04 {
+				add("additionalProperties", "%s", g.pick(`false`, `true`, sub()))
+			} else {
+				add("additionalProperties", "%s", g.pick(`false`, sub()))
+			}
+		case 5:
+			add("anyOf", "[%s,%s]", sub(), sub())
+		case 6:
+			add("oneOf", "[%s,%s]", sub(), sub())
+		case 7:
+			add("allOf", "[%s,%s]", sub(), sub())
+		case 8:
+			add("$ref", "%s", g.pick(`"#/$defs/d"`, `"#/$defs/e"`))
+		case 9:
+			if g.draft < Draft2020 && g.pick("tuple", "one") == "tuple" {
+				add("items", "[%s,%s]", sub(), sub())
+				add("additionalItems", "%s", g.pick(`false`, sub()))
+				break
+			}
+			add("items", "%s", sub())
+		case 10:
+			add("prefixItems", "[%s,%s]", sub(), sub())
+		case 11:
+			add("minItems", "%s", g.pick("0", "1", "2"))
+		case 12:
+			add("maxItems", "%s", g.pick("0", "1", "2"))
+		case 13:
+			add("patternProperties", `{%s:%s}`, g.pick(`"^a"`, `"b"`, `"^[ab]$"`), sub())
+		case 14, 15:
+			add("unevaluatedProperties", "%s", g.pick(`false`, sub()))
+		case 16:
+			add("unevaluatedItems", "%s", g.pick(`false`, sub()))
+		case 17:
+			add("uniqueItems", "true")
+		case 18:
+			add("minProperties", "%s", g.pick("0", "1", "2"))
+		case 19:
+			add("maxProperties", "%s", g.pick("0", "1", "2"))
+		case 20:
+			add("not", "%s", sub())
+		case 21, 22:
+			add("if", "%s", sub())
+			add("then", "%s", sub())
+			if g.pick("else", "") == "else" {
+				add("else", "%s", sub())
+			}
+		case 23:
+			add("contains", "%s", sub())
+			add("minContains", "%s", g.pick("0", "1", "2"))
+			if g.pick("max", "") == "max" {
+				add("maxContains", "%s", g.pick("0", "1", "2"))
+			}
+		case 24:
+			add("propertyNames", "%s", g.pick(`{"maxLength":1}`, `{"pattern":"^a"}`, `{"enum":["a","b"]}`, sub()))
+		case 25:
+			add("dependentRequired", `{%s:[%s]}`, g.key(), g.key())
+		case 26:
+			add("dependentSchemas", `{%s:%s}`, g.key(), sub())
+		case 27:
+			add("dependencies", `{%s:%s}`, g.key(), g.pick(`["a"]`, sub()))
+		}
+	}
+	return "{" + strings.Join(parts, ",") + "}"
+}
+
+// whole is a schema with definitions.
+func (g schemaGen) whole(depth int) string {
+	s := g.schema(depth)
+	for s == "true" || s == "false" {
+		s = `{}`
+	}
+	s = strings.TrimSuffix(s, "}")
+	if s != "{" {
+		s += ","
+	}
+	name := "$defs"
+	if g.draft <= Draft07 {
+		name = "definitions"
+	}
+	s += fmt.Sprintf(`%q:{"d":%s,"e":%s}}`, name, g.schema(depth-1), g.schema(1))
+	return strings.ReplaceAll(s, "/$defs/", "/"+name+"/")
+}
+
+// valueGen draws values and their spellings.
+type valueGen struct{ t *rapid.T }
+
+func (g valueGen) n(max int) int { return rapid.IntRange(0, max).Draw(g.t, "n") }
+
+func (g valueGen) value(depth int) any {
+	k := g.n(9)
+	if depth == 0 {
+		k %= 6
+	}
+	switch k {
+	case 0:
+		return nil
+	case 1:
+		return g.n(1) == 0
+	case 2, 3:
+		return json.Number(rapid.SampledFrom([]string{"0", "1", "2", "3", "-1", "1.5", "0.25"}).Draw(g.t, "number"))
+	case 4, 5:
+		return rapid.SampledFrom([]string{"", "a", "b", "ab", "ba", "é"}).Draw(g.t, "string")
+	case 6, 7:
+		list := make([]any, g.n(3))
+		for i := range list {
+			list[i] = g.value(depth - 1)
+		}
+		return list
+	}
+	obj := map[string]any{}
+	for range g.n(3) {
+		obj[rapid.SampledFrom([]string{"a", "b", "c", "ab", "zz"}).Draw(g.t, "key")] = g.value(depth - 1)
+	}
+	return obj
+}
+
+func (g valueGen) space() string {
+	if g.n(3) > 0 {
+		return ""
+	}
+	return rapid.SampledFrom([]string{" ", "\n", "\t", "\r\n", "  "}).Draw(g.t, "space")
+}
+
+func (g valueGen) spell(v any) string {
+	var s string
+	switch v := v.(type) {
+	case nil:
+		s = "null"
+	case bool:
+		s = fmt.Sprint(v)
+	case json.Number:
+		s = string(v)
+		if g.n(2) == 0 {
+			r := rapid.SampledFrom([]string{"e0", "E+0", ".0", "0e-1", "00E-02"}).Draw(g.t, "number spelling")
+			switch {
+			case r == ".0" && !strings.Contains(s, "."):
+				s += r
+			case strings.HasPrefix(r, "0") && strings.Contains(s, ".") && s != "0":
+				s += r[:strings.IndexAny(r, "eE")]
+			case strings.HasPrefix(r, "0") && s != "0":
+				s += r
+			case !strings.HasPrefix(r, "0") && r != ".0":
+				s += r
+			}
+		}
+	case string:
+		s = g.quote(v)
+	case []any:
+		parts := make([]string, len(v))
+		for i, e := range v {
+			parts[i] = g.spell(e)
+		}
+		s = "[" + g.space() + strings.Join(parts, ",") + "]"
+	case map[string]any:
+		var parts []string
+		for k, e := range v { // any order
+			parts = append(parts, g.space()+g.quote(k)+g.space()+":"+g.spell(e))
+		}
+		s = "{" + g.space() + strings.Join(parts, ",") + "}"
+	}
+	return g.space() + s + g.space()
+}
+
+func (g valueGen) quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		if g.n(4) == 0 {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+func compileOracle(schema string, d Draft) (*jsonschema.Schema, error) {
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(schema))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	switch d {
+	case Draft04:
+		c.DefaultDraft(jsonschema.Draft4)
+	case Draft06:
+		c.DefaultDraft(jsonschema.Draft6)
+	case Draft07:
+		c.DefaultDraft(jsonschema.Draft7)
+	case Draft2019:
+		c.DefaultDraft(jsonschema.Draft2019)
+	default:
+		c.DefaultDraft(jsonschema.Draft2020)
+	}
+	if err := c.AddResource("file:///schema.json", v); err != nil {
+		return nil, err
+	}
+	return c.Compile("file:///schema.json")
+}
+
+// TestOracle: random schemas and values, by us and by santhosh-tekuri/jsonschema.
+func TestOracle(t *testing.T) {
+	var schemas, refused, loops, values, fit, perhaps, stuck int
+	rapid.Check(t, func(t *rapid.T) {
+		d := rapid.SampledFrom([]Draft{Draft2020, Draft2020, Draft2020, Draft2019, Draft07, Draft06, Draft04}).Draw(t, "draft")
+		schema := schemaGen{t, d}.whole(3)
+		schemas++
+		a, err := Compile(context.Background(), []byte(schema), Options{Draft: d})
+		if err != nil {
+			var r *RefusedError
+			if errors.As(err, &r) && strings.Contains(r.Reason, "refers to itself") {
+				loops++
+				return
+			}
+			refused++
+			if _, err2 := compileOracle(schema, d); err2 == nil {
+				t.Fatalf("%s: %v", schema, err)
+			}
+			return
+		}
+		o, err := compileOracle(schema, d)
+		if err != nil {
+			t.Fatalf("%s: accepted, but the oracle says %v", schema, err)
+		}
+		g := valueGen{t}
+		for range 12 {
+			v := g.value(3)
+			text := g.spell(v)
+			values++
+			want := o.Validate(v)
+			got := a.Check([]byte(text))
+			var stop *StopError
+			if got != nil && !errors.As(got, &stop) {
+				t.Fatalf("%s: %s: %v", schema, text, got)
+			}
+			if (got == nil) != (want == nil) {
+				t.Fatalf("%v %s\n%s\nours: %v\noracle: %v", d, schema, text, got, want)
+			}
+			if got == nil {
+				fit++
+				continue
+			}
+			// What it is alive in can be completed, if that was certain.
+			f := a.NewFollower()
+			if err := f.Feed([]byte(text[:stop.Offset])); err != nil {
+				continue // full
+			}
+			before := a.Undecided()
+			end, ok := complete(a, f.State(), 3000)
+			if !ok && before == 0 {
+				end, ok = complete(a, f.State(), 60_000)
+			}
+			switch {
+			case ok:
+				if err := a.Check([]byte(text[:stop.Offset] + end)); err != nil {
+					t.Fatalf("%s: %q was completed by %q: %v", schema, text[:stop.Offset], end, err)
+				}
+			case before > 0:
+				perhaps++
+			case f.State() != 0:
+				stuck++
+				t.Logf("%v %s\n%q is called alive, and nothing that completes it was found", d, schema, text[:stop.Offset])
+			}
+		}
+	})
+	t.Logf("%d schemas, %d malformed, %d refer to themselves; %d values, %d fit; %d stops perhaps alive, %d not completed", schemas, refused, loops, values, fit, perhaps, stuck)
+}
+
+// complete searches for a text that leads from s to an accepting state, what
+// is cheap to end first.
+func complete(a *Automaton, s State, budget int) (string, bool) {
+	if s == 0 {
+		return "", false
+	}
+	seen := map[State]bool{s: true}
+	queue := [][]ending{0: {{s, ""}}}
+	for cost := 0; cost < len(queue); cost++ {
+		for len(queue[cost]) > 0 && budget > 0 {
+			p := queue[cost][0]
+			queue[cost] = queue[cost][1:]
+			if a.Accepting(p.s) {
+				return p.text, true
+			}
+			budget--
+			mo := a.row(p.s).mode
+			for _, b := range []byte(`}],:"ntf0123456789{[abcdef.-lursz\x`) {
+				n, err := a.Step(p.s, b)
+				if err != nil || n == 0 || seen[n] {
+					continue
+				}
+				seen[n] = true
+				c := cost + 1
+				switch {
+				case mo == inNumber && b >= '0' && b <= '9', mo == inString && b != '"':
+					c += 4
+				case b == '[' || b == '{':
+					c += 2
+				case b == ',':
+					c++
+				case mo == inKey && a.row(n).config == a.row(p.s).config:
+					c += 4
+				}
+				for len(queue) <= c {
+					queue = append(queue, nil)
+				}
+				queue[c] = append(queue[c], ending{n, p.text + string(rune(b))})
+			}
+		}
+	}
+	return "", false
+}
+
+type ending struct {
+	s    State
+	text string
+}

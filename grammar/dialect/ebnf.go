@@ -1,0 +1,430 @@
+package dialect
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// EBNF writes g for xgrammar from 0.2.7 on.
+//
+// A string of at most N characters is a rule with max_chars=N: the engine
+// counts at run time, and compiling takes 35 ms whatever N is, where its own
+// json_schema takes 6 s for 4,096. It counts characters as they are spelled
+// and may finish an escape that it has begun, so a string of it has at most N
+// characters.
+func EBNF(g *Grammar) string {
+	x := xgrammar{newLowering(g)}
+	return printBNF(lowered(g, x.lowering, x.expr), "")
+}
+
+// GBNF writes g for llama.cpp. Its parser copies what is repeated, so a
+// repetition over maxCopies is halves of halves: 20 rules count to a million,
+// and no text is derived twice. The names of all rules begin with prefix.
+func GBNF(g *Grammar, prefix string) string {
+	x := llama{newLowering(g)}
+	return printBNF(lowered(g, x.lowering, x.expr), prefix)
+}
+
+func lowered(g *Grammar, w *lowering, expr func(*Expr) *Expr) *Grammar {
+	out := &Grammar{}
+	for _, r := range g.Rules {
+		r.Body = expr(r.Body)
+		out.Rules = append(out.Rules, r)
+	}
+	out.Rules = append(out.Rules, w.rules...)
+	return out
+}
+
+// each rewrites the parts of e that are neither a Seq nor Chars.
+func each(e *Expr, expr func(*Expr) *Expr) *Expr {
+	if e.Op == Token {
+		return expr(e.Subs[0])
+	}
+	if len(e.Subs) == 0 {
+		return e
+	}
+	out := *e
+	out.Subs = make([]*Expr, len(e.Subs))
+	for i, s := range e.Subs {
+		out.Subs[i] = expr(s)
+	}
+	return &out
+}
+
+// flat are the parts of a sequence without Tokens around them.
+func flat(e *Expr) []*Expr {
+	switch e.Op {
+	case Token:
+		return flat(e.Subs[0])
+	case Seq:
+		var out []*Expr
+		for _, s := range e.Subs {
+			out = append(out, flat(s)...)
+		}
+		return out
+	}
+	return []*Expr{e}
+}
+
+type xgrammar struct{ *lowering }
+
+func (w xgrammar) expr(e *Expr) *Expr {
+	switch e.Op {
+	case Seq, Token, Chars:
+		return w.seq(joined(flat(e)))
+	}
+	return each(e, w.expr)
+}
+
+func (w xgrammar) seq(es []*Expr) *Expr {
+	var out []*Expr
+	for i := 0; i < len(es); i++ {
+		e := es[i]
+		if e.Op != Chars {
+			out = append(out, w.expr(e))
+			continue
+		}
+		closed := quoteFollows(es[i+1:])
+		if !broad(e.Set) {
+			out = append(out, w.few(e, closed))
+			continue
+		}
+		least := e.Min
+		if least > maxChain {
+			// Masks of 40 ms a token, but no rule for every character.
+			char := w.rule("char", func(string) Rule { return Rule{Body: spelled(e)} })
+			out = append(out, Times(char, least-1, least-1))
+			least = 1
+		}
+		switch {
+		case e.Max == e.Min:
+			out = append(out, w.exactly(e, least))
+		case e.Max >= 0:
+			most := min(e.Max-e.Min+least, 1<<30)
+			out = append(out, w.rule("max", func(string) Rule { return Rule{Body: w.open(e, least, closed), MaxChars: most} }))
+		case closed:
+			out = append(out, w.tail(e, least))
+			if es[i+1] = Text(es[i+1].Text[1:]); es[i+1].Text == "" {
+				i++
+			}
+		default:
+			out = append(out, w.open(e, least, false))
+		}
+	}
+	return Then(out...)
+}
+
+// maxChain is how many characters that must be there get a rule each, of 25 ms.
+const maxChain = 8
+
+// broad tells whether a set has most characters: a place where one of it may
+// come takes xgrammar 25 ms to compile, and 100 ms if it stands in a rule among
+// other things. So each such place is a rule of its own that all strings share.
+func broad(set []rune) bool {
+	n := 0
+	for i := 0; i < len(set); i += 2 {
+		n += int(set[i+1]-set[i]) + 1
+	}
+	return n > 1000
+}
+
+// few is characters of a small set.
+func (w xgrammar) few(e *Expr, closed bool) *Expr {
+	one := spelled(e)
+	if e.Max >= 0 && e.Max-e.Min <= 8 {
+		return Times(one, e.Min, e.Max)
+	}
+	rest := Times(one, 0, -1)
+	if one.Op != Class {
+		rest = w.open(e, 0, closed)
+	}
+	if e.Max >= 0 {
+		body := rest
+		rest = w.rule("max", func(string) Rule { return Rule{Body: body, MaxChars: min(e.Max-e.Min, 1<<30)} })
+	}
+	return Then(Times(one, e.Min, e.Min), rest)
+}
+
+// steps are the ways to read one character and go on with a rule.
+func steps(e, next *Expr) []*Expr {
+	one := spelled(e)
+	if one.Op != Alt {
+		return []*Expr{Then(one, next)}
+	}
+	var out []*Expr
+	for _, s := range one.Subs {
+		out = append(out, Then(s, next))
+	}
+	return out
+}
+
+// open is least characters and any number more, by right recursion, because a
+// loop over what has several bytes is slow.
+func (w xgrammar) open(e *Expr, least int, closed bool) *Expr {
+	if least > 0 {
+		next := w.open(e, least-1, closed)
+		return w.rule("loop", func(string) Rule { return Rule{Body: Or(steps(e, next)...)} })
+	}
+	return w.rule("loop", func(me string) Rule {
+		r := Rule{Body: Or(append([]*Expr{Text("")}, steps(e, Use(me))...)...)}
+		if closed {
+			r.Follow = Text(`"`)
+		}
+		return r
+	})
+}
+
+// tail is the same with the closing quote. It has no Follow: a wider one than
+// what really follows makes xgrammar allow tokens which it then refuses, and
+// that fails the request.
+func (w xgrammar) tail(e *Expr, least int) *Expr {
+	if least > 0 {
+		next := w.tail(e, least-1)
+		return w.rule("str", func(string) Rule { return Rule{Body: Or(steps(e, next)...)} })
+	}
+	return w.rule("str", func(me string) Rule {
+		return Rule{Body: Or(append([]*Expr{Text(`"`)}, steps(e, Use(me))...)...)}
+	})
+}
+
+// exactly is n characters.
+func (w xgrammar) exactly(e *Expr, n int) *Expr {
+	if n <= 1 {
+		return Times(spelled(e), n, n)
+	}
+	next := w.exactly(e, n-1)
+	return w.rule("chars", func(string) Rule { return Rule{Body: Or(steps(e, next)...)} })
+}
+
+// maxCopies is what GBNF repeats by copies.
+const maxCopies = 16
+
+type llama struct{ *lowering }
+
+func (w llama) expr(e *Expr) *Expr {
+	switch e.Op {
+	case Seq:
+		out := joined(flat(e))
+		for i, s := range out {
+			out[i] = w.expr(s)
+		}
+		return Then(out...)
+	case Chars:
+		one := spelled(e)
+		if one.Op == Alt && e.Escapes == AnyEscape {
+			one = w.rule("one", func(string) Rule { return Rule{Body: spelled(e)} })
+		}
+		return w.times(one, e.Min, e.Max)
+	case Repeat:
+		return w.times(w.expr(e.Subs[0]), e.Min, e.Max)
+	}
+	return each(e, w.expr)
+}
+
+func (w llama) times(e *Expr, least, most int) *Expr {
+	if max(least, most) <= maxCopies {
+		return Times(e, least, most)
+	}
+	if e.Op != Ref && e.Op != Class {
+		body := e
+		e = w.rule("one", func(string) Rule { return Rule{Body: body} })
+	}
+	out := []*Expr{w.exactly(e, least)}
+	switch {
+	case most < 0:
+		out = append(out, Times(e, 0, -1))
+	case most > least:
+		out = append(out, w.upTo(e, most-least))
+	}
+	return Then(out...)
+}
+
+// exactly is n times e, from its binary digits.
+func (w llama) exactly(e *Expr, n int) *Expr {
+	if n <= maxCopies {
+		return Times(e, n, n)
+	}
+	var out []*Expr
+	for k := 0; n>>k > 0; k++ {
+		if n>>k&1 == 1 {
+			out = append(out, w.power(e, k))
+		}
+	}
+	return Then(out...)
+}
+
+// power is 2^k times e.
+func (w llama) power(e *Expr, k int) *Expr {
+	if 1<<k <= maxCopies {
+		return Times(e, 1<<k, 1<<k)
+	}
+	half := w.power(e, k-1)
+	return w.rule("pow", func(string) Rule { return Rule{Body: Then(half, half)} })
+}
+
+// upTo is at most n times e: with 2^k the greatest power in n, either 2^k and
+// at most the rest, or less than 2^k.
+func (w llama) upTo(e *Expr, n int) *Expr {
+	if n <= maxCopies {
+		return Times(e, 0, n)
+	}
+	k := 0
+	for 2<<k <= n {
+		k++
+	}
+	big := Then(w.power(e, k), w.upTo(e, n-1<<k))
+	small := w.upTo(e, 1<<k-1)
+	return w.rule("most", func(string) Rule { return Rule{Body: Or(big, small)} })
+}
+
+// ---- printing
+
+func printBNF(g *Grammar, prefix string) string {
+	var b strings.Builder
+	for _, r := range g.Rules {
+		b.WriteString(prefix)
+		b.WriteString(r.Name)
+		if r.MaxChars > 0 {
+			fmt.Fprintf(&b, "[max_chars=%d]", r.MaxChars)
+		}
+		b.WriteString(" ::= ")
+		if r.Follow != nil {
+			b.WriteString("( ")
+			bnf(&b, prefix, r.Body, 0)
+			b.WriteString(" ) (= ")
+			bnf(&b, prefix, r.Follow, 0)
+			b.WriteString(")\n")
+			continue
+		}
+		bnf(&b, prefix, r.Body, 0)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// bnf prints e; within 1 in a sequence, 2 before a repeat.
+func bnf(b *strings.Builder, prefix string, e *Expr, within int) {
+	group := func(when int, body func()) {
+		if within >= when {
+			b.WriteString("( ")
+			body()
+			b.WriteString(" )")
+			return
+		}
+		body()
+	}
+	switch e.Op {
+	case Lit:
+		quoted(b, e.Text)
+	case Ref:
+		b.WriteString(prefix)
+		b.WriteString(e.Text)
+	case Class:
+		class(b, e.Set)
+	case Seq:
+		if len(e.Subs) == 0 {
+			b.WriteString(`""`)
+			return
+		}
+		group(2, func() {
+			for i, s := range joined(e.Subs) {
+				if i > 0 {
+					b.WriteByte(' ')
+				}
+				bnf(b, prefix, s, 1)
+			}
+		})
+	case Alt:
+		group(1, func() {
+			for i, s := range e.Subs {
+				if i > 0 {
+					b.WriteString(" | ")
+				}
+				bnf(b, prefix, s, 0)
+			}
+		})
+	case Repeat:
+		group(2, func() {
+			bnf(b, prefix, e.Subs[0], 2)
+			b.WriteString(suffix(e.Min, e.Max))
+		})
+	default:
+		panic("dialect: an expression is printed before it is lowered")
+	}
+}
+
+// suffix is how a repetition is written, in all four notations.
+func suffix(least, most int) string {
+	switch {
+	case least == 0 && most < 0:
+		return "*"
+	case least == 1 && most < 0:
+		return "+"
+	case least == 0 && most == 1:
+		return "?"
+	case most < 0:
+		return "{" + strconv.Itoa(least) + ",}"
+	case least == most:
+		return "{" + strconv.Itoa(least) + "}"
+	}
+	return "{" + strconv.Itoa(least) + "," + strconv.Itoa(most) + "}"
+}
+
+func quoted(b *strings.Builder, s string) {
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		default:
+			char(b, r)
+		}
+	}
+	b.WriteByte('"')
+}
+
+// char writes what is not printable ASCII by its number.
+func char(b *strings.Builder, r rune) {
+	switch {
+	case r >= ' ' && r < 0x7F:
+		b.WriteRune(r)
+	case r < 0x10000:
+		fmt.Fprintf(b, `\u%04X`, r)
+	default:
+		fmt.Fprintf(b, `\U%08X`, r)
+	}
+}
+
+func class(b *strings.Builder, set []rune) {
+	b.WriteByte('[')
+	for i := 0; i < len(set); i += 2 {
+		classChar(b, set[i])
+		if set[i+1] > set[i] {
+			b.WriteByte('-')
+			classChar(b, set[i+1])
+		}
+	}
+	b.WriteByte(']')
+}
+
+func classChar(b *strings.Builder, r rune) {
+	switch r {
+	case '\n':
+		b.WriteString(`\n`)
+	case '\t':
+		b.WriteString(`\t`)
+	case '[', ']', '\\':
+		b.WriteByte('\\')
+		b.WriteRune(r)
+	case '-', '^', '"', '&', '~', '/': // marks of some notation
+		fmt.Fprintf(b, `\u%04X`, r)
+	default:
+		char(b, r)
+	}
+}
