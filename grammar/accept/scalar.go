@@ -148,6 +148,21 @@ func (m *machine) common(texts, words []uint32) *lexical.Strings {
 	return lex
 }
 
+// lost is the limit that a reader has reached. A common one is made anew for
+// those that come later.
+func (m *machine) lost(r *reader) error {
+	if !r.own {
+		commonReaders.Lock()
+		for name, lex := range commonReaders.byFormat {
+			if lex == r.lex {
+				delete(commonReaders.byFormat, name)
+			}
+		}
+		commonReaders.Unlock()
+	}
+	return m.lexical(r.lex.Limit())
+}
+
 // regularFormats are those whose machines have few states, whatever is read.
 var regularFormats = map[string]bool{
 	"date": true, "time": true, "date-time": true, "duration": true, "email": true, "ipv4": true, "ipv6": true, "uri": true, "uri-reference": true,
@@ -372,6 +387,9 @@ func (e rangeError) Error() string {
 
 // number is the atom of a rule.
 func (m *machine) number(r numberRule) (expr, error) {
+	if r.op == numInteger && m.integer != no {
+		return m.integer, nil
+	}
 	v := big.NewRat(1, 1)
 	if r.op != numInteger {
 		plain := jsontext.TameNumber(r.val)
@@ -399,7 +417,11 @@ func (m *machine) number(r numberRule) (expr, error) {
 		m.nums = append(m.nums, numberPredicate{r, v, is})
 		m.numIDs[is.Key()] = id
 	}
-	return m.x.atom(opNum, uint64(id)), nil
+	e := m.x.atom(opNum, uint64(id))
+	if r.op == numInteger {
+		m.integer = e
+	}
+	return e, nil
 }
 
 // numbers is true of the numbers listed.
@@ -455,6 +477,53 @@ func (m *machine) someNumber(es []expr) answer {
 		most.Sub(most, big.NewInt(1))
 	}
 	return answerOf(least.Cmp(most) <= 0)
+}
+
+// equals gives the numbers that e, which is about numbers, lists; ok is false
+// if it doesn't list them.
+func (m *machine) equals(e expr) (list []*numberPredicate, ok bool) {
+	es := []expr{e}
+	if d := &m.x.nodes[e]; d.op == opOr {
+		es = d.args
+	}
+	for _, a := range es {
+		d := &m.x.nodes[a]
+		if d.op != opNum || m.nums[d.n].op != numEqual {
+			return nil, false
+		}
+		list = append(list, &m.nums[d.n])
+	}
+	return list, true
+}
+
+// known is the value of a number of which those predicates hold; 0 if they
+// don't say.
+func (m *machine) known(t *tally, v lexical.Vector) uint32 {
+	for i, n := range t.nums {
+		if m.nums[n].op == numEqual && v.Has(i) {
+			return m.value(canonicalNumber(m.nums[n].val))
+		}
+	}
+	return 0
+}
+
+// few tells whether a part may have no more values than were met: where it
+// isn't known that there is no end of them.
+func (m *machine) few(p *part) bool {
+	for _, e := range m.x.conjuncts(p.goal) {
+		switch d := &m.x.nodes[e]; d.op {
+		case opStr:
+			if m.texts[d.n].op == textFormat {
+				continue
+			}
+		case opNum:
+			if o := m.nums[d.n].op; o == numInteger || o == numMin || o == numMultiple {
+				continue
+			}
+		}
+		return true
+	}
+	return false
 }
 
 func floor(v *big.Rat) *big.Int { return new(big.Int).Div(v.Num(), v.Denom()) }
