@@ -9,7 +9,10 @@ import (
 	"time"
 )
 
-func compileT(t testing.TB, schema string, o Options) *Automaton {
+func compileT(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, schema string, o Options) *Automaton {
 	t.Helper()
 	a, err := Compile(context.Background(), []byte(schema), o)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/toolsidecar/sidecar/grammar/lexical"
 )
 
 // Options say how a schema is read.
@@ -33,9 +35,9 @@ type Automaton struct {
 
 	mu     sync.Mutex // guards all below, and the making of what rows hold
 	m      *machine
-	states map[config]State
-	gone   map[config]bool // met, and not alive
+	states map[config]State // 0: not alive
 	bytes  int
+	count  int // of states
 	made   int // steps
 	kept   int // bytes, as of some of the last 64 steps
 }
@@ -46,6 +48,7 @@ const rowsPerPage = 64
 type row struct {
 	config
 	accepting bool
+	alive     atomic.Pointer[lexical.Bytes]        // see Bytes
 	next      [8]atomic.Pointer[[32]atomic.Uint32] // by byte; 0: not known
 }
 
@@ -58,7 +61,7 @@ func Compile(ctx context.Context, schema []byte, o Options) (*Automaton, error) 
 	if err != nil {
 		return nil, err
 	}
-	a := &Automaton{limits: m.limits, schema: slices.Clone(schema), options: o, m: m, states: map[config]State{}, gone: map[config]bool{}}
+	a := &Automaton{limits: m.limits, schema: slices.Clone(schema), options: o, m: m, states: map[config]State{}}
 	a.rows.Store(&[]*[rowsPerPage]row{new([rowsPerPage]row)})
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,6 +83,7 @@ func build(ctx context.Context, schema []byte, o Options) (*machine, error) {
 		return nil, err
 	}
 	m := newMachine(l.limits)
+	m.x.nodes = slices.Grow(m.x.nodes, min(3*l.values, 1<<16))
 	b := &builder{l: l, m: m, x: m.x, done: map[buildKey]*built{}}
 	m.root, err = b.root(r)
 	return m, err
@@ -136,17 +140,18 @@ func (a *Automaton) step(s State, b byte, room int) (State, error) {
 	if err != nil {
 		return 0, err
 	}
-	if _, known := a.states[c]; !known {
-		if gone := a.gone[c]; gone || !a.m.alive(c) {
-			if !gone {
-				a.gone[c] = true
-				a.bytes += 40
-			}
-			c = dead
+	n, met := a.states[c]
+	if !met {
+		alive := a.m.alive(c)
+		if err := a.m.exceeded(); err != nil {
+			return 0, err
 		}
-	}
-	if err := a.m.exceeded(); err != nil {
-		return 0, err
+		if alive {
+			n = a.intern(c)
+		} else {
+			a.states[c] = 0
+			a.bytes += 60
+		}
 	}
 	p := r.next[b>>5].Load()
 	if p == nil {
@@ -154,7 +159,6 @@ func (a *Automaton) step(s State, b byte, room int) (State, error) {
 		r.next[b>>5].Store(p)
 		a.bytes += 128
 	}
-	n := a.intern(c)
 	if n == 0 {
 		p[b&31].Store(toDead)
 	} else {
@@ -163,12 +167,10 @@ func (a *Automaton) step(s State, b byte, room int) (State, error) {
 	return n, nil
 }
 
-// intern gives the state of a config that is alive.
+// intern makes the state of a config that is alive.
 func (a *Automaton) intern(c config) State {
-	if s, ok := a.states[c]; ok {
-		return s
-	}
-	s := State(len(a.states))
+	a.count++
+	s := State(a.count)
 	pages := *a.rows.Load()
 	if int(s/rowsPerPage) == len(pages) {
 		more := append(pages, new([rowsPerPage]row)) // readers know no more than they have
@@ -195,11 +197,8 @@ func (a *Automaton) MemoryBytes() int {
 
 // exceeded is the limit that was reached in this step, if one was.
 func (m *machine) exceeded() error {
-	switch {
-	case m.work > m.limits.Work:
+	if m.work > m.limits.Work {
 		return &LimitError{"work", m.limits.Work}
-	case len(m.x.nodes) > m.limits.Formulas+m.limits.Work:
-		return &LimitError{"formulas", m.limits.Formulas}
 	}
 	return nil
 }

@@ -95,6 +95,59 @@ func BenchmarkStep(b *testing.B) {
 
 var warm *Automaton
 
+// BenchmarkTools compiles a choice of 200 tools and reads the start of a call.
+func BenchmarkTools(b *testing.B) {
+	schemas, _ := functionSchemas(b)
+	for _, kind := range []string{"anyOf", "oneOf"} {
+		b.Run("kind="+kind, func(b *testing.B) {
+			all := fmt.Sprintf(`{%q:[`, kind)
+			for i := range 200 {
+				if i > 0 {
+					all += ","
+				}
+				all += fmt.Sprintf(`{"type":"object","properties":{"name":{"const":"tool_%d"},"arguments":%s},"required":["name","arguments"],"additionalProperties":false}`, i, schemas[i])
+			}
+			all += "]}"
+			for b.Loop() {
+				a, err := Compile(context.Background(), []byte(all), Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				s := a.Start()
+				for _, c := range []byte(`{"name":"tool_77","arguments":{`) {
+					if s, err = a.Step(s, c); err != nil || s == 0 {
+						b.Fatalf("%c: %v", c, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkBytes asks at each state of a fitting text which bytes lead on.
+func BenchmarkBytes(b *testing.B) {
+	schemas, texts := functionSchemas(b)
+	bytes := 0
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		k := i % len(schemas)
+		a, err := Compile(context.Background(), schemas[k], Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		s := a.Start()
+		for _, c := range texts[k] {
+			if _, err := a.Bytes(s); err != nil {
+				b.Fatal(err)
+			}
+			s, _ = a.Step(s, c)
+		}
+		bytes += len(texts[k])
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(bytes), "ns/byte")
+}
+
 func BenchmarkHostile(b *testing.B) {
 	for name, s := range hostile() {
 		b.Run(name, func(b *testing.B) {

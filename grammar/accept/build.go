@@ -113,7 +113,7 @@ func (b *builder) schema(p place, in uint64) (expr, error) {
 		return no, &LimitError{"references in a row", maxBuildDepth}
 	}
 	defer func() { b.depth-- }()
-	if len(b.x.nodes) > b.l.limits.Formulas {
+	if b.x.parts > b.l.limits.Formulas {
 		return no, &LimitError{"formulas", b.l.limits.Formulas}
 	}
 	if len(b.done)&0x3FF == 0x3FF {
@@ -147,10 +147,10 @@ func (p place) get(name string) *jsontext.Value {
 }
 
 // child is the schema at a keyword.
-func (p place) child(v *jsontext.Value, toks ...string) place {
+func (b *builder) child(p place, v *jsontext.Value, toks ...string) place {
 	at := p.path
 	for _, t := range toks {
-		at = at.to(t)
+		at = b.l.to(at, t)
 	}
 	return place{v, p.in, at}
 }
@@ -186,7 +186,7 @@ func (b *builder) references(p place, in uint64) ([]place, []uint64, error) {
 
 func (b *builder) keywords(p place, in uint64) (expr, error) {
 	x := b.x
-	var all []expr
+	all := make([]expr, 0, 4)
 	add := func(e expr) { all = append(all, e) }
 	to, scopes, err := b.references(p, in)
 	if err != nil {
@@ -202,30 +202,58 @@ func (b *builder) keywords(p place, in uint64) (expr, error) {
 	if p.in.draft <= Draft07 && len(to) > 0 {
 		return x.and(all...), nil
 	}
-	for _, step := range []func(place, uint64, func(expr)) error{b.values, b.combined, b.objects, b.arrays} {
-		if err := step(p, in, add); err != nil {
-			return no, err
+	steps := [...]func(place, uint64, func(expr)) error{b.values, b.combined, b.objects, b.arrays}
+	var about [len(steps)]bool
+	for i := range p.v.Members {
+		if k := stepOf[p.v.Members[i].Key]; k > 0 {
+			about[k-1] = true
+		}
+	}
+	for i, step := range steps {
+		if about[i] {
+			if err := step(p, in, add); err != nil {
+				return no, err
+			}
 		}
 	}
 	return x.and(all...), nil
 }
 
+// stepOf says of a keyword from 1 which of the steps of keywords it needs.
+var stepOf = func() map[string]int {
+	of := map[string]int{}
+	for i, names := range []string{
+		"type const enum minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength pattern format",
+		"allOf anyOf oneOf not if",
+		"properties patternProperties additionalProperties propertyNames required minProperties maxProperties " +
+			"dependentRequired dependencies dependentSchemas unevaluatedProperties",
+		"prefixItems items additionalItems minItems maxItems uniqueItems contains unevaluatedItems",
+	} {
+		for name := range strings.FieldsSeq(names) {
+			of[name] = i + 1
+		}
+	}
+	return of
+}()
+
 // values is about type, enum, const, and the keywords of numbers and strings.
 func (b *builder) values(p place, _ uint64, add func(expr)) error {
 	x := b.x
 	if v := p.get("type"); v != nil {
-		names := v.Elems
-		if v.Kind == '"' {
-			names = []*jsontext.Value{v}
-		}
 		var t types
 		integer := false
-		for _, n := range names {
-			if n.Str == "integer" {
+		name := func(s string) {
+			if s == "integer" {
 				integer = true
 			} else {
-				t |= typeNames[n.Str]
+				t |= typeNames[s]
 			}
+		}
+		if v.Kind == '"' {
+			name(v.Str)
+		}
+		for _, n := range v.Elems {
+			name(n.Str)
 		}
 		e := x.typed(t)
 		if integer && t&tNumber == 0 {
@@ -252,24 +280,17 @@ func (b *builder) values(p place, _ uint64, add func(expr)) error {
 		}
 		add(e)
 	}
-	exclusive := func(name string) bool { // draft-04
-		return p.in.draft == Draft04 && p.get(name).IsTrue()
-	}
-	for _, k := range []struct {
-		name string
-		rule func(s string) numberRule
-	}{
-		{"minimum", func(s string) numberRule { return numberRule{op: numMin, val: s, open: exclusive("exclusiveMinimum")} }},
-		{"maximum", func(s string) numberRule { return numberRule{op: numMax, val: s, open: exclusive("exclusiveMaximum")} }},
-		{"exclusiveMinimum", func(s string) numberRule { return numberRule{op: numMin, val: s, open: true} }},
-		{"exclusiveMaximum", func(s string) numberRule { return numberRule{op: numMax, val: s, open: true} }},
-		{"multipleOf", func(s string) numberRule { return numberRule{op: numMultiple, val: s} }},
-	} {
+	for i := range bounds {
+		k := &bounds[i]
 		v := p.get(k.name)
 		if v == nil || v.Kind != '0' {
 			continue
 		}
-		e, err := b.m.number(k.rule(v.Str))
+		open := k.open
+		if p.in.draft == Draft04 && k.draft04 != "" {
+			open = p.get(k.draft04).IsTrue()
+		}
+		e, err := b.m.number(numberRule{k.op, v.Str, open})
 		if err != nil {
 			return wrap(err, p, k.name)
 		}
@@ -305,6 +326,17 @@ func (b *builder) values(p place, _ uint64, add func(expr)) error {
 		add(x.when(tString, e))
 	}
 	return nil
+}
+
+// bounds are the keywords of numbers.
+var bounds = [...]struct {
+	name    string
+	op      numberOp
+	open    bool
+	draft04 string // what makes it open there
+}{
+	{"minimum", numMin, false, "exclusiveMinimum"}, {"maximum", numMax, false, "exclusiveMaximum"},
+	{"exclusiveMinimum", numMin, true, ""}, {"exclusiveMaximum", numMax, true, ""}, {"multipleOf", numMultiple, false, ""},
 }
 
 // wrap adds to what lexical says where it is.
@@ -369,7 +401,7 @@ func (b *builder) value(v *jsontext.Value) (expr, error) {
 		}
 		return x.and(b.m.items(r), x.atom(opMin, uint64(len(r.prefix)))), nil
 	case '{':
-		vals := map[uint32]expr{}
+		var vals []member
 		var has set
 		for _, mem := range v.Members {
 			q, err := b.anyOfValues([]*jsontext.Value{mem.Val})
@@ -377,7 +409,7 @@ func (b *builder) value(v *jsontext.Value) (expr, error) {
 				return no, err
 			}
 			w := b.m.word(mem.Key)
-			vals[w] = q
+			vals = append(vals, member{w, q})
 			has = x.sets.add(has, w)
 		}
 		return x.and(b.m.members(vals, nil, no), x.atom(opHas, uint64(has))), nil
@@ -391,7 +423,7 @@ func (b *builder) list(p place, in uint64, name string) ([]expr, error) {
 	es := make([]expr, len(v.Items()))
 	for i, e := range v.Items() {
 		var err error
-		if es[i], err = b.schema(p.child(e, name, strconv.Itoa(i)), in); err != nil {
+		if es[i], err = b.schema(b.child(p, e, name, strconv.Itoa(i)), in); err != nil {
 			return nil, err
 		}
 	}
@@ -404,7 +436,7 @@ func (b *builder) one(p place, in uint64, name string) (e expr, found bool, err 
 	if v == nil {
 		return yes, false, nil
 	}
-	e, err = b.schema(p.child(v, name), in)
+	e, err = b.schema(b.child(p, v, name), in)
 	return e, true, err
 }
 
@@ -453,23 +485,27 @@ func (b *builder) combined(p place, in uint64, add func(expr)) error {
 
 func (b *builder) objects(p place, in uint64, add func(expr)) error {
 	x := b.x
-	vals := map[uint32]expr{}
-	for _, m := range p.get("properties").List() {
-		e, err := b.schema(p.child(m.Val, "properties", m.Key), in)
-		if err != nil {
-			return err
+	var vals []member
+	if props := p.get("properties"); props != nil {
+		at := b.l.to(p.path, "properties")
+		vals = make([]member, 0, len(props.Members))
+		for _, m := range props.Members {
+			e, err := b.schema(place{m.Val, p.in, b.l.to(at, m.Key)}, in)
+			if err != nil {
+				return err
+			}
+			vals = append(vals, member{b.m.word(m.Key), e})
 		}
-		vals[b.m.word(m.Key)] = e
 	}
 	var patterns []patternRule
 	for _, m := range p.get("patternProperties").List() {
-		e, err := b.schema(p.child(m.Val, "patternProperties", m.Key), in)
+		e, err := b.schema(b.child(p, m.Val, "patternProperties", m.Key), in)
 		if err != nil {
 			return err
 		}
 		t, err := b.m.textID(textRule{op: textPattern, val: m.Key})
 		if err != nil {
-			return wrap(err, p.child(nil, "patternProperties"), m.Key)
+			return wrap(err, b.child(p, nil, "patternProperties"), m.Key)
 		}
 		patterns = append(patterns, patternRule{t, e})
 	}
@@ -500,7 +536,7 @@ func (b *builder) objects(p place, in uint64, add func(expr)) error {
 				add(x.or(x.neg(b.m.hasKey(m.Key)), b.m.has(m.Val.Elems)))
 				continue
 			}
-			e, err := b.schema(p.child(m.Val, name, m.Key), in)
+			e, err := b.schema(b.child(p, m.Val, name, m.Key), in)
 			if err != nil {
 				return err
 			}
@@ -654,7 +690,7 @@ func (c *covers) members(p place, in uint64, when expr, top bool) error {
 	for _, m := range p.get("patternProperties").List() {
 		t, err := b.m.textID(textRule{op: textPattern, val: m.Key})
 		if err != nil {
-			return wrap(err, p.child(nil, "patternProperties"), m.Key)
+			return wrap(err, b.child(p, nil, "patternProperties"), m.Key)
 		}
 		v.patterns = append(v.patterns, t)
 	}
@@ -688,7 +724,7 @@ func (c *covers) parts(p place, in uint64, when expr, object bool) error {
 	b, x := c.b, c.b.x
 	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
 		for i, v := range p.get(name).Items() {
-			part := p.child(v, name, strconv.Itoa(i))
+			part := b.child(p, v, name, strconv.Itoa(i))
 			cond := when
 			if name != "allOf" {
 				e, err := b.schema(part, in)
@@ -707,7 +743,7 @@ func (c *covers) parts(p place, in uint64, when expr, object bool) error {
 			if m.Val.Kind == '[' {
 				continue
 			}
-			if err := c.schema(p.child(m.Val, name, m.Key), in, x.and(when, b.m.hasKey(m.Key)), object, false); err != nil {
+			if err := c.schema(b.child(p, m.Val, name, m.Key), in, x.and(when, b.m.hasKey(m.Key)), object, false); err != nil {
 				return err
 			}
 		}
@@ -721,7 +757,7 @@ func (c *covers) parts(p place, in uint64, when expr, object bool) error {
 		cond expr
 	}{{"if", test}, {"then", test}, {"else", x.neg(test)}} {
 		if v := p.get(k.name); v != nil {
-			if err := c.schema(p.child(v, k.name), in, x.and(when, k.cond), object, false); err != nil {
+			if err := c.schema(b.child(p, v, k.name), in, x.and(when, k.cond), object, false); err != nil {
 				return err
 			}
 		}

@@ -84,7 +84,8 @@ type exprs struct {
 	ids   map[uint64]expr
 	not   map[expr]expr
 	sets  *sets
-	bytes int
+	parts int      // of all nodes, themselves included
+	spare [][]expr // see take
 }
 
 func newExprs(s *sets) *exprs {
@@ -113,7 +114,7 @@ func (x *exprs) intern(o op, n uint64, m uint32, args []expr) expr {
 	e := expr(len(x.nodes))
 	x.nodes = append(x.nodes, node{o, m, n, args, first})
 	x.ids[h] = e
-	x.bytes += 80 + 4*len(args)
+	x.parts += 1 + len(args)
 	return e
 }
 
@@ -168,14 +169,24 @@ func (x *exprs) when(t types, e expr) expr { return x.or(x.typed(anyType&^t), e)
 func (x *exprs) and(es ...expr) expr { return x.join(opAnd, es) }
 func (x *exprs) or(es ...expr) expr  { return x.join(opOr, es) }
 
+// take gives a slice to work in.
+func (x *exprs) take() []expr {
+	if n := len(x.spare); n > 0 {
+		list := x.spare[n-1]
+		x.spare = x.spare[:n-1]
+		return list
+	}
+	return make([]expr, 0, 16)
+}
+
 // join is the conjunction or disjunction of es in its simplest form.
 func (x *exprs) join(o op, es []expr) expr {
 	unit, zero := yes, no
 	if o == opOr {
 		unit, zero = no, yes
 	}
-	var buf [16]expr
-	list := buf[:0]
+	list := x.take()
+	defer func() { x.spare = append(x.spare, list[:0]) }()
 	for _, e := range es {
 		switch d := &x.nodes[e]; {
 		case e == zero:

@@ -105,12 +105,12 @@ func hostile() map[string][2]string {
 	b.Reset()
 	b.WriteString(`{"type":"array","uniqueItems":true,"items":{"type":["integer","object"]}}`)
 	var items []string
-	for i := range 3000 {
+	for i := range 1500 {
 		items = append(items, fmt.Sprintf(`%d,{"a":%d}`, i, i))
 	}
-	all["6,000 unique items"] = [2]string{b.String(), "[" + strings.Join(items, ",") + "]"}
-	all["a constant array of 6,000"] = [2]string{`{"const":[` + strings.Join(items, ",") + `]}`, "[" + strings.Join(items, ",") + "]"}
-	all["an enum of 3,000 arrays"] = [2]string{`{"enum":[[` + strings.Join(items, "],[") + `]]}`, `[77,{"a":77}]`}
+	all["3,000 unique items"] = [2]string{b.String(), "[" + strings.Join(items, ",") + "]"}
+	all["a constant array of 3,000"] = [2]string{`{"const":[` + strings.Join(items, ",") + `]}`, "[" + strings.Join(items, ",") + "]"}
+	all["an enum of 1,500 arrays"] = [2]string{`{"enum":[[` + strings.Join(items, "],[") + `]]}`, `[77,{"a":77}]`}
 	b.Reset()
 	b.WriteString(`{"patternProperties":{`)
 	for i := range 300 {
@@ -143,8 +143,14 @@ func hostile() map[string][2]string {
 		fmt.Fprintf(&b, `{"contains":{"multipleOf":%d},"minContains":3},{"anyOf":[{"maxItems":%d},{"contains":{"minimum":%d}}]}`, i+2, i, i)
 	}
 	all["60 contains with alternatives"] = [2]string{b.String() + `]}`, ``}
-	all["a long text"] = [2]string{`{"type":"string","maxLength":1000000}`, `"` + strings.Repeat("é", 200_000) + `"`}
-	all["a long array"] = [2]string{`{"type":"array","maxItems":1000000,"items":{"type":"integer"}}`, `[` + strings.Repeat("12,", 100_000) + `1]`}
+	b.Reset()
+	b.WriteString(`{"$ref":"#/$defs/d0","$defs":{"d9000":{}`)
+	for i := range 9000 {
+		fmt.Fprintf(&b, `,"d%d":{"allOf":[{"required":["a%d"]},{"$ref":"#/$defs/d%d"}]}`, i, i, i+1)
+	}
+	all["a row of 9,000 allOf"] = [2]string{b.String() + "}}", ""}
+	all["a long text"] = [2]string{`{"type":"string","maxLength":1000000}`, `"` + strings.Repeat("é", 100_000) + `"`}
+	all["a long array"] = [2]string{`{"type":"array","maxItems":1000000,"items":{"type":"integer"}}`, `[` + strings.Repeat("12,", 50_000) + `1]`}
 	all["a deep text"] = [2]string{`{}`, strings.Repeat("[", 512) + strings.Repeat("]", 512)}
 	return all
 }

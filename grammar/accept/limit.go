@@ -8,7 +8,7 @@ type Limits struct {
 	Bytes    int // of one schema document; 4 MiB
 	Nesting  int // of a schema document; 512
 	Values   int // JSON values in all documents of a schema together; 1,000,000
-	Formulas int // that a schema is turned into; 2,000,000
+	Formulas int // that a schema is turned into, with their parts; 2,000,000
 	Width    int // parts of one formula after it was simplified; 100,000
 	Work     int // formulas looked at in one step from byte to byte; 1,000,000
 	Memory   int // bytes kept of what using the automaton found out; 64 MiB

@@ -50,7 +50,15 @@ func (p *path) String() string {
 	return p.up.String() + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(p.tok)
 }
 
-func (p *path) to(tok string) *path { return &path{p, tok} }
+// to is the path of what tok names at p. Paths are made by the hundred, since
+// every schema has one.
+func (l *loader) to(p *path, tok string) *path {
+	if len(l.paths) == cap(l.paths) {
+		l.paths = make([]path, 0, min(512, 16+2*cap(l.paths)))
+	}
+	l.paths = append(l.paths, path{p, tok})
+	return &l.paths[len(l.paths)-1]
+}
 
 // A loader reads documents and finds what references mean.
 type loader struct {
@@ -61,6 +69,7 @@ type loader struct {
 	roots     map[*jsontext.Value]*resource
 	walked    map[*jsontext.Value]bool // schemas that stand where no keyword has one
 	values    int
+	paths     []path // room for more
 }
 
 func newLoader(ctx context.Context, o Options) *loader {
@@ -250,21 +259,21 @@ func (l *loader) walk(v *jsontext.Value, r *resource, at *path) error {
 			}
 		case schemaShape, boolOrSchema:
 			if m.Val.Kind == '{' {
-				err = l.walk(m.Val, r, at.to(m.Key))
+				err = l.walk(m.Val, r, l.to(at, m.Key))
 			}
 		case schemasShape, itemsShape:
 			if m.Val.Kind != '[' {
-				err = l.walk(m.Val, r, at.to(m.Key))
+				err = l.walk(m.Val, r, l.to(at, m.Key))
 				break
 			}
-			in := at.to(m.Key)
+			in := l.to(at, m.Key)
 			for i, e := range m.Val.Elems {
-				if err = l.walk(e, r, in.to(strconv.Itoa(i))); err != nil {
+				if err = l.walk(e, r, l.to(in, strconv.Itoa(i))); err != nil {
 					return err
 				}
 			}
 		case schemaMapShape, patternMapShape, dependShape:
-			in := at.to(m.Key)
+			in := l.to(at, m.Key)
 			for _, e := range m.Val.Members {
 				if k.shape == dependShape && e.Val.Kind == '[' {
 					if why := stringsShape.misshapen(e.Val, r.draft); why != "" {
@@ -272,14 +281,14 @@ func (l *loader) walk(v *jsontext.Value, r *resource, at *path) error {
 					}
 					continue
 				}
-				if err = l.walk(e.Val, r, in.to(e.Key)); err != nil {
+				if err = l.walk(e.Val, r, l.to(in, e.Key)); err != nil {
 					return err
 				}
 			}
 		case stringsMap:
 			for _, e := range m.Val.Members {
 				if why := stringsShape.misshapen(e.Val, r.draft); why != "" {
-					return refuse(at.to(m.Key), e.Key, "%s", why)
+					return refuse(l.to(at, m.Key), e.Key, "%s", why)
 				}
 			}
 		}
@@ -428,7 +437,7 @@ func (l *loader) point(p place, pointer string) (to place, met bool, err error) 
 		default:
 			at = anyShape
 		}
-		p.v, p.path = next, p.path.to(tok)
+		p.v, p.path = next, l.to(p.path, tok)
 		if in := l.roots[next]; in != nil {
 			p.in, at, met = in, schemaShape, true
 		} else if at == anyShape {

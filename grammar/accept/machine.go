@@ -1,6 +1,7 @@
 package accept
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -21,6 +22,7 @@ type machine struct {
 	textIDs   map[string]uint32
 	nums      []numberPredicate
 	numIDs    map[string]uint32
+	integer   expr // of numInteger; no: not made yet
 	memberSet rules[*memberRule]
 	itemSet   rules[*itemRule]
 	coverSet  rules[coverage]
@@ -78,7 +80,7 @@ func newMachine(l Limits) *machine {
 }
 
 func (m *machine) bytes() int {
-	return m.sets.bytes() + m.x.bytes + 16*len(m.x.ids) + 24*len(m.spec) + 24*len(m.derived) +
+	return m.sets.bytes() + 80*len(m.x.nodes) + 4*m.x.parts + 16*len(m.x.ids) + 24*len(m.spec) + 24*len(m.derived) +
 		m.memberSet.size + m.itemSet.size + m.coverSet.size + m.lists.size +
 		160*len(m.asks) + 80*len(m.classes) + 150*len(m.frames) + 40*len(m.trails) + 60*len(m.values) + m.live.bytes() + m.scalarBytes()
 }
@@ -103,15 +105,19 @@ func (m *machine) items(r *itemRule) expr {
 	return m.x.intern(opItems, m.itemSet.id(r), 0, nil)
 }
 
-func (m *machine) members(vals map[uint32]expr, patterns []patternRule, rest expr) expr {
-	r := &memberRule{rest: rest, patterns: patterns}
+// A member is a key and what its value is asked.
+type member struct {
+	word uint32
+	e    expr
+}
+
+// members makes the atom of a member rule. It reorders vals.
+func (m *machine) members(vals []member, patterns []patternRule, rest expr) expr {
 	idle := rest == yes && len(vals) == 0 // a key that is named can't come twice
-	for w := range vals {
-		r.keys = append(r.keys, w)
-	}
-	slices.Sort(r.keys)
-	for _, w := range r.keys {
-		r.vals = append(r.vals, vals[w])
+	slices.SortFunc(vals, func(x, y member) int { return cmp.Compare(x.word, y.word) })
+	r := &memberRule{rest: rest, patterns: patterns, keys: make([]uint32, len(vals)), vals: make([]expr, len(vals))}
+	for i, v := range vals {
+		r.keys[i], r.vals[i] = v.word, v.e
 	}
 	for _, p := range patterns {
 		idle = idle && p.e == yes

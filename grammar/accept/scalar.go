@@ -148,6 +148,21 @@ func (m *machine) common(texts, words []uint32) *lexical.Strings {
 	return lex
 }
 
+// lost is the limit that a reader has reached. A common one is made anew for
+// those that come later.
+func (m *machine) lost(r *reader) error {
+	if !r.own {
+		commonReaders.Lock()
+		for name, lex := range commonReaders.byFormat {
+			if lex == r.lex {
+				delete(commonReaders.byFormat, name)
+			}
+		}
+		commonReaders.Unlock()
+	}
+	return m.lexical(r.lex.Limit())
+}
+
 // regularFormats are those whose machines have few states, whatever is read.
 var regularFormats = map[string]bool{
 	"date": true, "time": true, "date-time": true, "duration": true, "email": true, "ipv4": true, "ipv6": true, "uri": true, "uri-reference": true,
@@ -372,6 +387,9 @@ func (e rangeError) Error() string {
 
 // number is the atom of a rule.
 func (m *machine) number(r numberRule) (expr, error) {
+	if r.op == numInteger && m.integer != no {
+		return m.integer, nil
+	}
 	v := big.NewRat(1, 1)
 	if r.op != numInteger {
 		plain := jsontext.TameNumber(r.val)
@@ -399,7 +417,11 @@ func (m *machine) number(r numberRule) (expr, error) {
 		m.nums = append(m.nums, numberPredicate{r, v, is})
 		m.numIDs[is.Key()] = id
 	}
-	return m.x.atom(opNum, uint64(id)), nil
+	e := m.x.atom(opNum, uint64(id))
+	if r.op == numInteger {
+		m.integer = e
+	}
+	return e, nil
 }
 
 // numbers is true of the numbers listed.

@@ -264,7 +264,7 @@ func (m *machine) quoted(c config, b byte) (config, error) {
 	c.lex = r.lex.Step(c.lex, b)
 	if c.lex <= lexical.Lost {
 		if c.lex == lexical.Lost {
-			return dead, m.lexical(r.lex.Limit())
+			return dead, m.lost(r)
 		}
 		return dead, nil
 	}

@@ -31,25 +31,111 @@ func (a *Automaton) Text(s State) (t Text, ok bool) {
 	defer a.mu.Unlock()
 	m := a.m
 	f := &m.frames[c.top]
+	r := m.reading(c)
+	if !r.lex.PlainAlive(c.lex) {
+		return t, false
+	}
+	m.live.steps = 0
+	t.Open = len(r.texts) == 0 && m.others(c, r)
 	if c.mode == inKey {
-		r := m.readerList[f.keys]
-		return m.freeKey(c, r), r.lex.PlainAlive(c.lex)
+		t.Key = true
+		if t.Open && !f.record {
+			_, t.Max, t.Free = r.lex.Free(c.lex)
+		}
+		return t, true
 	}
 	q := m.asks[f.ask]
 	p := m.part(q, 4)
-	if !p.reader.lex.PlainAlive(c.lex) {
-		return t, false
-	}
-	if len(p.reader.texts) == 0 {
-		out := m.stringOutcome(p, m.classAt(p.reader, lexical.Outcome{Label: -1}))
-		t.Open = out.fits && m.live.leave(c.top, out, 0) != never
-	}
 	if q.record || !m.plain(p) {
 		return t, true
 	}
-	t.Min, t.Max, t.Free = p.reader.lex.Free(c.lex)
+	t.Min, t.Max, t.Free = r.lex.Free(c.lex)
 	t.Open = t.Open || t.Free && t.Max < 0
 	return t, true
+}
+
+// Bytes is the bytes that lead on from s: found out once, and without a try of
+// those that can't.
+func (a *Automaton) Bytes(s State) (lexical.Bytes, error) {
+	var set lexical.Bytes
+	if s == 0 {
+		return set, nil
+	}
+	r := a.row(s)
+	if known := r.alive.Load(); known != nil {
+		return *known, nil
+	}
+	a.mu.Lock()
+	might := a.m.might(r.config)
+	a.mu.Unlock()
+	for b := range 256 {
+		if !might.Has(byte(b)) {
+			continue
+		}
+		n, err := a.Step(s, byte(b))
+		if err != nil {
+			return set, err
+		}
+		if n != 0 {
+			set.Add(byte(b))
+		}
+	}
+	r.alive.Store(&set)
+	return set, nil
+}
+
+// might is bytes outside of which none leads on from c.
+func (m *machine) might(c config) lexical.Bytes {
+	var set lexical.Bytes
+	add := func(s string) {
+		for i := range len(s) {
+			set.Add(s[i])
+		}
+	}
+	add(" \t\r\n")
+	switch c.mode {
+	case atValue:
+		add(`"{[]-0123456789tfn`)
+	case inNull, inTrue, inFalse:
+		set = lexical.Bytes{}
+		set.Add(words[c.mode][c.sub])
+	case inNumber:
+		add("0123456789.eE+-,]}")
+	case atKey:
+		add(`"}`)
+	case atColon:
+		add(":")
+	case afterValue:
+		add(",]}")
+	case inString, inKey:
+		if r := m.reading(c); len(r.texts) == 0 && !m.others(c, r) {
+			if names, ok := r.lex.ToNames(c.lex); ok {
+				return names
+			}
+		}
+		return lexical.Bytes{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
+	}
+	return set
+}
+
+// reading is the reader of the string or key that c is within.
+func (m *machine) reading(c config) *reader {
+	f := &m.frames[c.top]
+	if c.mode == inKey {
+		return m.readerList[f.keys]
+	}
+	return m.part(m.asks[f.ask], 4).reader
+}
+
+// others tells whether a string or key may be one that the schema doesn't name.
+func (m *machine) others(c config, r *reader) bool {
+	other := m.classAt(r, lexical.Outcome{Label: -1})
+	if c.mode == inKey {
+		next, ok := m.endKey(c.top, other, 0)
+		return ok && m.live.within(next.top) != never
+	}
+	out := m.stringOutcome(m.part(m.asks[m.frames[c.top].ask], 4), other)
+	return out.fits && m.live.leave(c.top, out, 0) != never
 }
 
 // plain tells whether a part asks that some text predicates hold, and nothing
@@ -66,21 +152,4 @@ func (m *machine) plain(p *part) bool {
 		}
 	}
 	return true
-}
-
-// freeKey tells about a key: what it is if it is none that the schema names.
-func (m *machine) freeKey(c config, r *reader) Text {
-	t := Text{Key: true}
-	if len(r.texts) > 0 {
-		return t
-	}
-	m.live.steps = 0
-	next, ok := m.endKey(c.top, m.classAt(r, lexical.Outcome{Label: -1}), 0)
-	if !ok || m.live.within(next.top) == never {
-		return t
-	}
-	t.Open = true
-	_, t.Max, t.Free = r.lex.Free(c.lex)
-	t.Free = t.Free && !m.frames[c.top].record
-	return t
 }

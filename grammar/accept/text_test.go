@@ -40,3 +40,38 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+// TestBytes: what Bytes says is what steps say.
+func TestBytes(t *testing.T) {
+	for _, c := range []struct{ schema, text string }{
+		{`{"type":"object","properties":{"name":{"enum":["up","down","ü\"x"]},"n":{"type":"integer"},"o":{}},"required":["name"],"additionalProperties":false}`,
+			`{"n": -12e1, "o":{"x":[null,true]},"name":"down"} `},
+		{`{"patternProperties":{"^a":{"type":"string","minLength":2}},"additionalProperties":{"$ref":"#"}}`, `{"ab":"x\u0041y","b":{"c":{}}}`},
+		{`{"items":{"enum":["a","b"]},"uniqueItems":true}`, `["b","a"]`},
+	} {
+		a := compileT(t, c.schema, Options{})
+		s := a.Start()
+		for i := 0; ; i++ {
+			set, err := a.Bytes(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for b := range 256 {
+				n, err := a.Step(s, byte(b))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if set.Has(byte(b)) != (n != 0) {
+					t.Errorf("%s after %q: %#02x leads to %d", c.schema, c.text[:i], byte(b), n)
+				}
+			}
+			if i == len(c.text) {
+				break
+			}
+			s, _ = a.Step(s, c.text[i])
+		}
+		if !a.Accepting(s) {
+			t.Errorf("%s: %s does not fit", c.schema, c.text)
+		}
+	}
+}
