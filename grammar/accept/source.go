@@ -77,21 +77,17 @@ func (m *machine) bytesOf(c config) *[256]uint8 {
 	case inNull, inTrue, inFalse:
 		return inWord[words[c.mode][c.sub]]
 	case inNumber:
-		t := m.part(m.asks[m.frames[c.top].ask], 3).tally
-		return m.digits(t, c.lex)
+		q := m.asks[m.frames[c.top].ask]
+		class := m.digits(m.part(q, 3).tally, c.lex)
+		if q.record {
+			return apart(class)
+		}
+		return class
 	case inString, inKey:
 		r, record := m.quotedBy(c)
 		class := r.lex.Classes(c.lex, m.closedTo(c, r))
-		if record { // the bytes are kept
-			each := *class
-			n := uint8(0)
-			for b := range each {
-				if each[b] != 0 {
-					n++
-					each[b] = n
-				}
-			}
-			return &each
+		if record {
+			return apart(class)
 		}
 		return class
 	case atKey:
@@ -110,11 +106,24 @@ func (m *machine) bytesOf(c config) *[256]uint8 {
 	return toEnd
 }
 
+// apart gives each byte of a class its own, where the bytes are kept.
+func apart(class *[256]uint8) *[256]uint8 {
+	each := *class
+	n := uint8(0)
+	for b := range each {
+		if each[b] != 0 {
+			n++
+			each[b] = n
+		}
+	}
+	return &each
+}
+
 // first is how a value at c may begin.
 func (m *machine) first(c config) *[256]uint8 {
 	q := m.asks[m.frames[c.top].ask]
 	var numbers *tally
-	key := startOf{sub: c.sub}
+	key := startOf{sub: c.sub, record: q.record}
 	for i := range 7 {
 		p := m.part(q, i)
 		if p.goal == no {
@@ -154,15 +163,19 @@ func (m *machine) first(c config) *[256]uint8 {
 	if m.starts == nil {
 		m.starts = map[startOf]*[256]uint8{}
 	}
+	if q.record {
+		class = apart(class)
+	}
 	m.starts[key] = class
 	return class
 }
 
 // A startOf is what tells apart how values may begin.
 type startOf struct {
-	types uint8
-	sub   uint8
-	tally *tally
+	types  uint8
+	sub    uint8
+	record bool
+	tally  *tally
 }
 
 // digits is what may follow in a number read to q, or after it.

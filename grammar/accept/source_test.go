@@ -135,6 +135,8 @@ func TestMasks(t *testing.T) {
 		`{"type":"array","items":{"type":"string"},"uniqueItems":true,"maxItems":3}`,
 		`{"type":"array","items":{"enum":["a","ab"]},"uniqueItems":true,"minItems":2}`,
 		`{"type":"array","prefixItems":[{"type":"integer","minimum":3,"maximum":1200},{"type":"number"}],"contains":{"const":"a"}}`,
+		`{"type":"array","items":{"type":"integer"},"uniqueItems":true,"minItems":2}`,
+		`{"type":"array","items":{"type":["number","object"],"additionalProperties":{"type":"number"}},"uniqueItems":true}`,
 		`{"type":"integer","multipleOf":5}`,
 		`{"if":{"properties":{"a":{"const":"a"}},"required":["a"]},"then":{"required":["b"]},"else":{"maxProperties":1}}`,
 		`{"$ref":"#/$defs/t","$defs":{"t":{"type":"object","properties":{"a":{"$ref":"#/$defs/t"}},"additionalProperties":{"type":"boolean"}}}}`,
