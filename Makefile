@@ -20,9 +20,11 @@ STATICCHECK_VERSION := v0.8.2
 STATICCHECK := .cache/bin/staticcheck-$(STATICCHECK_VERSION)
 
 # The Python sets of the judges; each stage uses what is there.
-JUDGES := $(patsubst tools/requirements-%.txt,.venv/%,$(wildcard $(foreach n,judges peers render tokenizers,tools/requirements-$(n).txt)))
+JUDGES := $(patsubst tools/requirements-%.txt,.venv/%,$(wildcard $(foreach n,judges parsers peers render tokenizers,tools/requirements-$(n).txt)))
 # The vocabularies they compare on: Qwen3's, and several that may not be shipped.
 VOCABULARIES := .cache/qwen3 .cache/vocab/smollm2.json
+# The chat templates of the families.
+TEMPLATES := .cache/templates/GLM-4.6.jinja
 NODE := tools/clients/node/node_modules/.stamp
 
 GOTEST := go test -count=1
@@ -57,10 +59,10 @@ test-unit: ## stage: go test ./... (needs nothing but Go)
 	$(GOTEST) ./...
 test-race: ## stage: the packages with concurrency under the race detector
 	$(GOTEST) -race $$(tools/concurrent.sh)
-test-install: engines .venv/clients $(NODE) $(JUDGES) $(VOCABULARIES) ## stage: install what the next stages need
+test-install: engines .venv/clients $(NODE) $(JUDGES) $(VOCABULARIES) $(TEMPLATES) ## stage: install what the next stages need
 # Every fifth schema of the sample is walked by xgrammar; SIDECAR_JUDGE_EVERY=1
 # walks all of them, which takes about ten minutes.
-test-judges: $(JUDGES) $(VOCABULARIES) ## stage: tests tagged judges (oracles in Python)
+test-judges: $(JUDGES) $(VOCABULARIES) $(TEMPLATES) ## stage: tests tagged judges (oracles in Python)
 	SIDECAR_JUDGE_EVERY=$${SIDECAR_JUDGE_EVERY:-5} tools/tagged.sh judges '' -timeout 25m
 test-vllm: .venv/vllm .venv/clients models ## stage: tests tagged engines, named TestVLLM…, on a real vLLM
 	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestVLLM -v -timeout 20m -p 1
@@ -112,6 +114,9 @@ models: .venv/vllm
 .cache/vocab/smollm2.json: tools/tokenizer-golden-vocab.py
 	@python3 $<
 	@touch $@
+
+$(TEMPLATES):
+	@tools/templates.sh $(@D)
 
 # A venv that is up to date is left alone by the script.
 .venv/%: FORCE

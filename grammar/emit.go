@@ -61,6 +61,9 @@ func (e *TargetError) Unwrap() error { return e.Err }
 // The part of a tool doesn't depend on the others: the same tool gives the
 // same bytes in every text, and they are kept.
 func Write(s Syntax, tools []*Checked, choice Choice, target Target) (Text, error) {
+	if s.Section != "" || s.ID != "" || s.Parameters != nil || s.Channels {
+		return Text{}, fmt.Errorf("as %s only calls that are JSON objects can be written; this family's are held by a structural tag", target)
+	}
 	w := &replyWriter{target: target, syntax: s, choice: choice}
 	if choice.Mode == Named {
 		var one []*Checked

@@ -26,8 +26,13 @@ type judge struct {
 }
 
 type judgeAsk struct {
-	ID        string   `json:"id"`
-	Tag       any      `json:"tag"`
+	ID  string `json:"id"`
+	Tag any    `json:"tag,omitempty"`
+	// Instead of Tag, the one that xgrammar builds for a model.
+	Model       string `json:"model,omitempty"`
+	ModelTools  []any  `json:"model_tools,omitempty"`
+	ModelChoice string `json:"model_choice,omitempty"`
+
 	Accept    []string `json:"accept,omitempty"`
 	Walks     int      `json:"walks,omitempty"`
 	MaxTokens int      `json:"max_tokens,omitempty"`

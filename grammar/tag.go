@@ -1,15 +1,16 @@
 package grammar
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
 
+	"github.com/toolsidecar/sidecar/grammar/dialect"
 	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
-// Syntax is how a model family writes a call: the grammar package needs only
-// these strings.
+// Syntax is how a model family writes a call; see [SyntaxOf].
 type Syntax struct {
 	// Trigger begins every call and only calls: "<tool_call>".
 	Trigger string
@@ -23,6 +24,31 @@ type Syntax struct {
 	// token: "<tool_call>". llguidance must be told; every engine takes both
 	// spellings.
 	Tokens []string
+
+	// Triggers are all texts that begin calls; empty when Trigger is the only one.
+	Triggers []string
+	// Begins are all spellings of Begin; nil when there is one.
+	Begins func(name string) []string
+	// Section and SectionEnd stand around the calls of a reply; "" for nothing.
+	// Trigger is Section then.
+	Section, SectionEnd string
+	// ID is a regular expression for the id between Begin and AfterID; "" when
+	// the arguments follow Begin.
+	ID, AfterID string
+	// Parameters, if not nil, is how the arguments are written one by one.
+	Parameters *Parameters
+	// Channels says that a reply is messages of channels (gpt-oss), among which
+	// calls stand.
+	Channels bool
+	// CheckName says why a tool can't be called by its name; nil for any name.
+	CheckName func(name string) error
+}
+
+func (s *Syntax) triggers() []string {
+	if len(s.Triggers) == 0 {
+		return []string{s.Trigger}
+	}
+	return s.Triggers
 }
 
 // Mode is the tool_choice of a request.
@@ -87,6 +113,10 @@ type ToolEmission struct {
 //	required   tags_with_separator: one call or more
 //	named      the same with one tool and one call
 //	none       any_text that excludes the trigger
+//
+// Where calls stand in a section, the section is the tag. Where a reply is
+// messages of channels, it is tags_with_separator over messages.
+//
 //	response   with auto: calls as in required, or an object of the client's format; with none: the latter
 func Tag(s Syntax, tools []*Checked, choice Choice, eng Engine) (Emission, error) {
 	if eng.Name != "xgrammar" || tooOld(eng.Version) {
@@ -111,21 +141,37 @@ func Tag(s Syntax, tools []*Checked, choice Choice, eng Engine) (Emission, error
 	default:
 		return Emission{}, fmt.Errorf("unknown tool_choice mode %q", choice.Mode)
 	}
+	calls := tools
+	if choice.Mode == None {
+		calls = nil
+	}
+	tags, err := e.tags(s, calls, eng)
+	if err != nil {
+		return Emission{}, err
+	}
 	var out []byte
 	switch {
+	case s.Channels:
+		out = e.channels(out, s, tags, choice, eng)
 	case choice.Mode == None || len(tools) == 0:
 		if choice.Response != nil {
 			out = e.response(out, choice.Response, eng)
 			break
 		}
-		out = append(out, `{"type":"any_text","excludes":[`...)
-		out = jsontext.AppendString(out, s.Trigger)
-		out = append(out, `]}`...)
+		out = anyText(out, s.triggers())
 	case choice.Mode == Auto && choice.Response == nil:
-		out = append(out, `{"type":"triggered_tags","triggers":[`...)
-		out = jsontext.AppendString(out, s.Trigger)
-		out = append(out, `],"tags":`...)
-		out = e.tags(out, s, tools, eng)
+		triggers := s.triggers()
+		if s.Section != "" {
+			tags = s.section(tags, choice)
+			triggers = triggers[:1]
+		}
+		out = append(out, `{"type":"triggered_tags","triggers":`...)
+		out = appendStrings(out, triggers)
+		out = append(append(append(out, `,"tags":[`...), tags...), ']')
+		if len(s.triggers()) > len(triggers) {
+			out = append(out, `,"excludes":`...)
+			out = appendStrings(out, s.triggers()[len(triggers):])
+		}
 		out = append(out, `,"at_least_one":false,"stop_after_first":`...)
 		out = strconv.AppendBool(out, !choice.Parallel)
 		out = append(out, '}')
@@ -134,13 +180,11 @@ func Tag(s Syntax, tools []*Checked, choice Choice, eng Engine) (Emission, error
 		if either {
 			out = append(out, `{"type":"or","elements":[`...)
 		}
-		out = append(out, `{"type":"tags_with_separator","tags":`...)
-		out = e.tags(out, s, tools, eng)
-		out = append(out, `,"separator":`...)
-		out = jsontext.AppendString(out, s.Separator)
-		out = append(out, `,"at_least_one":true,"stop_after_first":`...)
-		out = strconv.AppendBool(out, !choice.Parallel || choice.Mode == Named)
-		out = append(out, '}')
+		if s.Section != "" {
+			out = append(out, s.section(tags, choice)...)
+		} else {
+			out = append(out, s.several(tags, choice)...)
+		}
 		if either {
 			out = append(out, ',')
 			out = e.response(out, choice.Response, eng)
@@ -151,23 +195,160 @@ func Tag(s Syntax, tools []*Checked, choice Choice, eng Engine) (Emission, error
 	return e, nil
 }
 
-func (e *Emission) tags(out []byte, s Syntax, tools []*Checked, eng Engine) []byte {
+// several is one of tags or, when the choice allows it, more.
+func (s *Syntax) several(tags []byte, choice Choice) []byte {
+	return separated(tags, s.Separator, true, !choice.Parallel || choice.Mode == Named)
+}
+
+// separated is tags with a text between them.
+func separated(tags []byte, between string, atLeastOne, one bool) []byte {
+	out := append([]byte(`{"type":"tags_with_separator","tags":[`), tags...)
+	out = append(out, `],"separator":`...)
+	out = jsontext.AppendString(out, between)
+	out = append(out, `,"at_least_one":`...)
+	out = strconv.AppendBool(out, atLeastOne)
+	out = append(out, `,"stop_after_first":`...)
+	out = strconv.AppendBool(out, one)
+	return append(out, '}')
+}
+
+// section is the tag around the calls of a reply.
+func (s *Syntax) section(tags []byte, choice Choice) []byte {
+	return tag(s.Section, s.several(tags, choice), s.SectionEnd)
+}
+
+func tag(begin string, content []byte, ends ...string) []byte {
+	out := jsontext.AppendString([]byte(`{"type":"tag","begin":`), begin)
+	out = append(append(append(out, `,"content":`...), content...), `,"end":`...)
+	if len(ends) == 1 {
+		out = jsontext.AppendString(out, ends[0])
+	} else {
+		out = appendStrings(out, ends)
+	}
+	return append(out, '}')
+}
+
+func grammarNode(ebnf string) []byte {
+	return append(jsontext.AppendString([]byte(`{"type":"grammar","grammar":`), ebnf), '}')
+}
+
+func constant(s string) []byte {
+	return append(jsontext.AppendString([]byte(`{"type":"const_string","value":`), s), '}')
+}
+
+// elements is a format made of others.
+func elements(kind string, all ...[]byte) []byte {
+	out := append([]byte(`{"type":"`), kind...)
+	out = append(append(out, `","elements":[`...), bytes.Join(all, []byte(","))...)
+	return append(out, `]}`...)
+}
+
+func anyText(out []byte, excludes []string) []byte {
+	return append(appendStrings(append(out, `{"type":"any_text","excludes":`...), excludes), '}')
+}
+
+func appendStrings(out []byte, list []string) []byte {
 	out = append(out, '[')
-	for i, t := range tools {
+	for i, s := range list {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = append(out, `{"type":"tag","begin":`...)
-		out = jsontext.AppendString(out, s.Begin(t.name))
-		out = append(out, `,"content":{"type":"grammar","grammar":`...)
-		out = append(out, t.content.quoted...)
-		out = append(out, `},"end":`...)
-		out = jsontext.AppendString(out, s.End)
-		out = append(out, '}')
-		e.Tools = append(e.Tools, t.emission(eng))
+		out = jsontext.AppendString(out, s)
 	}
 	return append(out, ']')
 }
+
+// Carries says why no call to a tool can be written in this syntax; nil if one
+// can.
+func (s *Syntax) Carries(t *Checked) error {
+	if s.CheckName != nil {
+		if err := s.CheckName(t.name); err != nil {
+			return err
+		}
+	}
+	if s.Parameters != nil {
+		_, _, err := s.Parameters.content(t)
+		return err
+	}
+	return nil
+}
+
+// tags are the tags of all calls, with commas between them.
+func (e *Emission) tags(s Syntax, tools []*Checked, eng Engine) ([]byte, error) {
+	var out []byte
+	for _, t := range tools {
+		if s.CheckName != nil {
+			if err := s.CheckName(t.name); err != nil {
+				return nil, err
+			}
+		}
+		content := append(append([]byte(`{"type":"grammar","grammar":`), t.content.quoted...), '}')
+		te := t.emission(eng)
+		if s.Parameters != nil {
+			g, reasons, err := s.Parameters.content(t)
+			if err != nil {
+				return nil, err
+			}
+			content = grammarNode(dialect.EBNF(g))
+			te.Reasons = append(te.Reasons[:len(te.Reasons):len(te.Reasons)], reasons...)
+			te.Exact = len(te.Reasons) == 0
+		}
+		if s.ID != "" {
+			id := append(jsontext.AppendString([]byte(`{"type":"regex","pattern":`), s.ID), '}')
+			content = elements("sequence", id, constant(s.AfterID), content)
+		}
+		begins := []string{s.Begin(t.name)}
+		if s.Begins != nil {
+			begins = s.Begins(t.name)
+		}
+		for _, begin := range begins {
+			if len(out) > 0 {
+				out = append(out, ',')
+			}
+			out = append(out, tag(begin, content, s.End)...)
+		}
+		e.Tools = append(e.Tools, te)
+	}
+	return out, nil
+}
+
+// The messages of gpt-oss beside calls: reasoning, words before a call, and the
+// answer.
+const (
+	analysisMessage = "<|channel|>analysis<|message|>"
+	preambleMessage = "<|channel|>commentary<|message|>"
+	finalMessage    = "<|channel|>final<|message|>"
+)
+
+// channels is a reply of messages. Reasoning is free; a call ends the reply
+// unless more are allowed.
+func (e *Emission) channels(out []byte, s Syntax, calls []byte, choice Choice, eng Engine) []byte {
+	text := anyText(nil, []string{"<|start|>", "<|channel|>", "<|message|>", "<|call|>"})
+	analysis := tag(analysisMessage, text, "<|end|>")
+	answer := text
+	if choice.Response != nil && (choice.Mode == Auto || choice.Mode == None) {
+		answer = e.response(nil, choice.Response, eng)
+	}
+	final := tag(finalMessage, answer, "<|end|>", "<|return|>")
+	others := join(analysis, tag(preambleMessage, text, "<|end|>"))
+	must := choice.Mode == Required || choice.Mode == Named
+	one := !choice.Parallel || choice.Mode == Named
+	switch {
+	case len(calls) == 0:
+		return append(out, separated(join(others, final), s.Separator, true, false)...)
+	case !must && !one:
+		return append(out, separated(join(join(calls, others), final), s.Separator, true, false)...)
+	}
+	several := separated(calls, s.Separator, true, one)
+	before := separated(others, s.Separator, true, false)
+	alts := [][]byte{several, elements("sequence", before, constant(s.Separator), several)}
+	if !must {
+		alts = append(alts, separated(join(others, final), s.Separator, true, false))
+	}
+	return append(out, elements("or", alts...)...)
+}
+
+func join(a, b []byte) []byte { return append(append(append([]byte(nil), a...), ','), b...) }
 
 func (e *Emission) response(out []byte, r *Checked, eng Engine) []byte {
 	te := r.emission(eng)

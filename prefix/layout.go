@@ -34,6 +34,9 @@ type Turn struct {
 //	assistant the generated text, as the engine generated it
 //	user      <tool_response>…</…>        a run of tool results, one turn
 //
+// Where the family's template frames results ([wire.Family.ResultRole]), each is
+// a turn of its own with the bare text.
+//
 // Every turn but the last is the same on the next request of the conversation,
 // which makes the prompt a prefix of the next one.
 //
@@ -105,7 +108,7 @@ func (c *Conversation) turns(f *wire.Family, as spelling) []Turn {
 				j++
 				results = append(results, as.result(c.Text(j)))
 			}
-			turns = append(turns, Turn{Role: "user", Text: f.ResponseText(results), Client: -1})
+			turns = appendResults(turns, f, results)
 			i = j
 		case m.Role == "developer":
 			// A template that knows no such role leaves the message out.
@@ -147,14 +150,26 @@ func (c *Conversation) appendLate(turns []Turn, f *wire.Family, as spelling, i i
 	for _, late := range c.Late(i) {
 		call, answer := as.generated(late.Call), as.result(late.Note)
 		if late.Call == "" {
-			call = f.CallText(wire.Call{Name: SearchTool, Arguments: `{"query": ` + as.text(quoteJSON(late.Query)) + `}`})
+			call = f.TurnText("", []wire.Call{{Name: SearchTool, Arguments: `{"query": ` + as.text(quoteJSON(late.Query)) + `}`}})
 		}
 		if len(late.Tools) > 0 {
 			answer = f.LateText(rawTools(as, late))
 		}
 		turns = append(turns,
-			Turn{Role: "assistant", Text: call, Client: -1, Generated: late.Call != "", output: late.CallIDs},
-			Turn{Role: "user", Text: f.ResponseText([]string{answer}), Client: -1})
+			Turn{Role: "assistant", Text: call, Client: -1, Generated: late.Call != "", output: late.CallIDs})
+		turns = appendResults(turns, f, []string{answer})
+	}
+	return turns
+}
+
+// appendResults appends the results of consecutive calls: one turn in the
+// family's frame, or a turn for each where the template frames them.
+func appendResults(turns []Turn, f *wire.Family, results []string) []Turn {
+	if f.ResultRole == "user" {
+		return append(turns, Turn{Role: "user", Text: f.ResponseText(results), Client: -1})
+	}
+	for _, r := range results {
+		turns = append(turns, Turn{Role: f.ResultRole, Text: r, Client: -1})
 	}
 	return turns
 }

@@ -40,7 +40,7 @@ func (m masked) said(s string) string { return m.mask(s, []string{m.f.ThinkOpen,
 
 // generated: the tags of calls and of reasoning are the model's own.
 func (m masked) generated(s string) string {
-	return m.mask(s, []string{m.f.CallOpen, m.f.CallTag, m.f.ThinkOpen, m.f.ThinkClose})
+	return m.mask(s, append(m.f.CallTags(), m.f.ThinkOpen, m.f.ThinkClose))
 }
 
 // mask puts placeholders for all added tokens that s spells, but those in keep.

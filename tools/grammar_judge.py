@@ -8,6 +8,7 @@ One JSON object a line in, one a line out, in order, flushed. A request:
   {"id": ..., "engine": "xgrammar",   or "llguidance"
    "tag": {"type": "structural_tag", "format": ...},     what to compile: one of
    "ebnf": "...", "lark": "...", "regex": "...", "json_schema": {...},
+   "model": "kimi", "model_tools": [...], "model_choice": "auto",   the tag that xgrammar builds in
    "accept": ["text", ...],        whole outputs to judge
    "walks": 3, "max_tokens": 400, "seed": 1,
    "prefix": "text",               what every walk starts with, after the mask allowed it
@@ -87,6 +88,12 @@ class XGrammar:
 
     def compile(self, req):
         c = self.cached if req.get("cache") else self.compiler
+        if "model" in req:
+            return c.compile_structural_tag(
+                self.xg.get_model_structural_tag(
+                    req["model"], req["model_tools"], req["model_choice"], reasoning="disabled"
+                )
+            )
         if "tag" in req:
             return c.compile_structural_tag(json.dumps(req["tag"]))
         if "ebnf" in req:

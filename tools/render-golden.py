@@ -41,13 +41,18 @@ def fetch(directory):
 
 def compiled(path):
     from jinja2.ext import loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
 
     with open(path, encoding="utf-8") as f:
         source = f.read()
     if path.endswith(".json"):
         source = json.loads(source)["chat_template"]
-    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    if os.path.basename(path).startswith("deepseek-ai-DeepSeek-V3.1"):
+        # llama.cpp opens the think tag that the model's own template leaves out.
+        source = source.replace("<think></think>", "</think>")
+    # Kimi-K2's template appends to a list.
+    sandbox = SandboxedEnvironment if "Kimi" in path else ImmutableSandboxedEnvironment
+    env = sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     env.filters["tojson"] = lambda x, ensure_ascii=False, indent=None, separators=None, sort_keys=False: json.dumps(
         x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
@@ -99,6 +104,8 @@ def render(path):
             "messages": [message(m) for m in request["messages"]],
             "tools": [tool(t) for t in request.get("tools") or []] or None,
             "add_generation_prompt": request.get("add_generation_prompt", False),
+            "bos_token": "<s>" if "istral" in path else "<|begin_of_text|>" if "Llama" in path else "<｜begin▁of▁sentence｜>",
+            "eos_token": "</s>",
         }
         if request.get("enable_thinking") is not None:
             variables["enable_thinking"] = request["enable_thinking"]

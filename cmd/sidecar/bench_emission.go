@@ -44,7 +44,9 @@ that many random sets of --size tools.`,
 			if err != nil || f.Trigger() == "" {
 				return &usageError{fmt.Errorf("bench emission: --family %s has no calls", family), "give a family with tools, such as hermes"}
 			}
-			cfg.Syntax = grammar.Syntax{Trigger: f.Trigger(), Begin: f.CallBegin, End: f.CallEnd(), Separator: "\n", Tokens: []string{f.CallOpen, f.CallTag}}
+			if cfg.Syntax = grammar.SyntaxOf(f); cfg.Syntax.Parameters != nil || cfg.Syntax.Channels {
+				return &usageError{fmt.Errorf("bench emission: family %s writes no JSON objects for calls", f.Name), "give a family that does, such as hermes"}
+			}
 			cfg.Target, cfg.Engine = grammar.Target(target), judge
 			fits := map[string][]string{"xgrammar": {"structural-tag", "regex"}, "llguidance": {"lark", "regex", "json-schema", "legacy-tag"}, "llama.cpp": {"gbnf"}, "none": {"structural-tag", "legacy-tag", "gbnf", "lark", "regex", "json-schema"}}
 			if !slices.Contains(fits[judge], target) {

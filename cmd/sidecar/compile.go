@@ -224,7 +224,10 @@ func compileReply(f *wire.Family, tools []grammar.Tool, w grammar.World, c gramm
 	if len(compiled) == 0 && c.Mode == grammar.Named {
 		return nil, &usageError{fmt.Errorf("compile: --choice %s: no such tool among those given", c.Name), "give auto, required, none, or the name of a tool"}
 	}
-	syntax := grammar.Syntax{Trigger: f.Trigger(), Begin: f.CallBegin, End: f.CallEnd(), Separator: "\n", Tokens: []string{f.CallOpen, f.CallTag}}
+	syntax := grammar.SyntaxOf(f)
+	if prove && syntax.Parameters != nil {
+		return nil, &usageError{fmt.Errorf("compile: --prove compares arguments that are one JSON object, and family %s writes them in tags", f.Name), "leave out --prove; its calls are checked as they stream"}
+	}
 	r := &compileReport{Target: target, Tools: []compiledTool{}}
 	var held []grammar.ToolEmission
 	if target == "structural-tag" {

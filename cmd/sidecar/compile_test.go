@@ -90,7 +90,7 @@ func TestCompileErrors(t *testing.T) {
 		{[]string{"--target", "wasm"}, `compile: no target "wasm"`, true},
 		{[]string{"nope"}, "compile: no tool nope", true},
 		{[]string{"--choice", "nope", "orders__get_order"}, "compile: --choice nope: no such tool among those given", true},
-		{[]string{"--family", "nope"}, "known are hermes, qwen3, chatml, smollm2", true},
+		{[]string{"--family", "nope"}, "mistral, mistral-v13, mistral-v15, mistral-v11", true},
 		{[]string{"--world", "flat"}, "compile: --world flat", true},
 		{[]string{"--catalog", "nope.json"}, "catalog nope.json: no such file or directory", true},
 		{[]string{"--schema", "nope.json"}, "compile: --schema nope.json: no such file or directory", false},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/internal/proxy"
+	"github.com/toolsidecar/sidecar/models/wire"
 )
 
 // serveConfig is what `sidecar serve` runs with.
@@ -105,7 +106,7 @@ func serveOptions(c *serveConfig) []*option {
 		text("tokenizer", &c.Tokenizer, "", "vocabulary `FILE` (tokenizer.json or *.tiktoken); without it Qwen3's, whose counts are estimates for other models"),
 		mode(&st.Mode),
 		text("log-prompts", &c.PromptLog, "off", "where each prompt goes as text, with all that the client wrote in it: off, stdout, stderr or a `FILE`"),
-		choice("family", &st.Family, "auto", []string{"auto", "hermes", "chatml"}, "the model's way to write turns and calls"),
+		choice("family", &st.Family, "auto", slices.Concat([]string{"auto"}, wire.Names(), wire.Aliases()), "the model's way to write turns and calls"),
 	}
 }
 

@@ -71,7 +71,7 @@ A request asks for a fault with the header ` + simengine.FaultHeader + `:
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:8000", "address to listen on; port 0 takes a free one")
-	f.StringVar(&cfg.Family, "family", "qwen3", "chat template and call syntax: qwen3 (hermes) or chatml")
+	f.StringVar(&cfg.Family, "family", "qwen3", "chat template and call syntax: qwen3 (hermes), chatml or qwen3-coder")
 	f.StringVar(&vocab, "tokenizer", "", "tokenizer.json or *.tiktoken file (default: Qwen3's vocabulary)")
 	f.StringVar(&cfg.Model, "model", "sim-qwen3", "id of the served model")
 	f.IntVar(&cfg.MaxModelLen, "max-model-len", 40960, "tokens of prompt and answer")

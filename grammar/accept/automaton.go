@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-
-	"github.com/toolsidecar/sidecar/grammar/lexical"
 )
 
 // Options say how a schema is read.
@@ -48,7 +46,6 @@ const rowsPerPage = 64
 type row struct {
 	config
 	accepting bool
-	alive     atomic.Pointer[lexical.Bytes]        // see Bytes
 	next      [8]atomic.Pointer[[32]atomic.Uint32] // by byte; 0: not known
 }
 
@@ -167,8 +164,11 @@ func (a *Automaton) step(s State, b byte, room int) (State, error) {
 	return n, nil
 }
 
-// intern makes the state of a config that is alive.
+// intern gives the state of a config that is alive.
 func (a *Automaton) intern(c config) State {
+	if s, ok := a.states[c]; ok {
+		return s
+	}
 	a.count++
 	s := State(a.count)
 	pages := *a.rows.Load()

@@ -124,30 +124,6 @@ func BenchmarkTools(b *testing.B) {
 	}
 }
 
-// BenchmarkBytes asks at each state of a fitting text which bytes lead on.
-func BenchmarkBytes(b *testing.B) {
-	schemas, texts := functionSchemas(b)
-	bytes := 0
-	for i := 0; b.Loop(); i++ {
-		b.StopTimer()
-		k := i % len(schemas)
-		a, err := Compile(context.Background(), schemas[k], Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.StartTimer()
-		s := a.Start()
-		for _, c := range texts[k] {
-			if _, err := a.Bytes(s); err != nil {
-				b.Fatal(err)
-			}
-			s, _ = a.Step(s, c)
-		}
-		bytes += len(texts[k])
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(bytes), "ns/byte")
-}
-
 func BenchmarkHostile(b *testing.B) {
 	for name, s := range hostile() {
 		b.Run(name, func(b *testing.B) {

@@ -78,6 +78,17 @@ func (m *machine) mentions(e expr, o op) bool {
 	return false
 }
 
+// repeats tells whether an item of an array is remembered that another may
+// have to differ from.
+func (m *machine) repeats(goal expr) bool {
+	for _, e := range m.x.conjuncts(goal) {
+		if d := &m.x.nodes[e]; d.op == opUnique && d.n != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // asked is what an opMember or opItems asks of the kid.
 func (k *kid) asked(e expr) expr {
 	d := &k.m.x.nodes[e]

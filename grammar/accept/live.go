@@ -186,9 +186,14 @@ func (l *liveness) kid(top uint32, q *question) answer {
 		}
 		best = better(best, a)
 	}
+	_, again := l.again(top)
 	for _, i := range []int{5, 6} {
 		if p := m.part(q, i); p.goal != no && best != surely {
-			best = better(best, l.composite(top, p, types(1)<<i))
+			a := l.composite(top, p, types(1)<<i)
+			if again && p.goal != yes {
+				a = worse(a, perhaps)
+			}
+			best = better(best, a)
 		}
 	}
 	return best
@@ -289,10 +294,18 @@ func (l *liveness) leave(top uint32, o outcome, value uint32) answer {
 	return a
 }
 
+// again tells whether what a frame is within is recorded, and whether it stands
+// among others that it may have to differ from.
+func (l *liveness) again(top uint32) (record, others bool) {
+	f := &l.m.frames[top]
+	record = l.m.asks[f.ask].record
+	return record, record && f.kind == frameArray && l.m.repeats(f.goal)
+}
+
 // strings tells whether a string read to q can end so that the frame can.
 func (l *liveness) strings(top uint32, p *part, q lexical.State) answer {
 	m := l.m
-	record := m.asks[m.frames[top].ask].record
+	record, again := l.again(top)
 	return l.outcomes(p.reader, q, func(id uint32) answer {
 		out := m.stringOutcome(p, id)
 		if !out.fits {
@@ -302,7 +315,11 @@ func (l *liveness) strings(top uint32, p *part, q lexical.State) answer {
 		if w := m.classes[id].word; record && w != 0 {
 			value = m.value(`"` + m.words.list[w])
 		}
-		return l.leave(top, out, value)
+		a := l.leave(top, out, value)
+		if value == 0 && again && m.few(p) {
+			a = worse(a, perhaps)
+		}
+		return a
 	})
 }
 
@@ -360,23 +377,33 @@ func (l *liveness) numbers(top uint32, p *part, q lexical.State) answer {
 	if len(p.tally.nums) > maxTally {
 		return perhaps
 	}
+	record, again := l.again(top)
+	try := func(v lexical.Vector) answer {
+		out := l.m.numberOutcome(p, v)
+		if !out.fits {
+			return never
+		}
+		value := uint32(0)
+		if record {
+			value = l.m.known(p.tally, v)
+		}
+		a := l.leave(top, out, value)
+		if value == 0 && again && l.m.few(p) {
+			a = worse(a, perhaps)
+		}
+		return a
+	}
 	// Most often it may end right here, or after a digit.
 	lex := p.tally.lex
 	for _, near := range [...]lexical.State{q, lex.Step(q, '0'), lex.Step(q, '1')} {
-		if lex.Complete(near) {
-			if out := l.m.numberOutcome(p, lex.Truth(near)); out.fits && l.leave(top, out, 0) == surely {
-				return surely
-			}
+		if lex.Complete(near) && try(lex.Truth(near)) == surely {
+			return surely
 		}
 	}
-	found, exact := p.tally.lex.Reachable(q)
+	found, exact := lex.Reachable(q)
 	best := answerIf(exact)
 	for _, v := range found {
-		out := l.m.numberOutcome(p, v)
-		if !out.fits {
-			continue
-		}
-		if best = better(best, l.leave(top, out, 0)); best == surely {
+		if best = better(best, try(v)); best == surely {
 			break
 		}
 	}

@@ -479,6 +479,53 @@ func (m *machine) someNumber(es []expr) answer {
 	return answerOf(least.Cmp(most) <= 0)
 }
 
+// equals gives the numbers that e, which is about numbers, lists; ok is false
+// if it doesn't list them.
+func (m *machine) equals(e expr) (list []*numberPredicate, ok bool) {
+	es := []expr{e}
+	if d := &m.x.nodes[e]; d.op == opOr {
+		es = d.args
+	}
+	for _, a := range es {
+		d := &m.x.nodes[a]
+		if d.op != opNum || m.nums[d.n].op != numEqual {
+			return nil, false
+		}
+		list = append(list, &m.nums[d.n])
+	}
+	return list, true
+}
+
+// known is the value of a number of which those predicates hold; 0 if they
+// don't say.
+func (m *machine) known(t *tally, v lexical.Vector) uint32 {
+	for i, n := range t.nums {
+		if m.nums[n].op == numEqual && v.Has(i) {
+			return m.value(canonicalNumber(m.nums[n].val))
+		}
+	}
+	return 0
+}
+
+// few tells whether a part may have no more values than were met: where it
+// isn't known that there is no end of them.
+func (m *machine) few(p *part) bool {
+	for _, e := range m.x.conjuncts(p.goal) {
+		switch d := &m.x.nodes[e]; d.op {
+		case opStr:
+			if m.texts[d.n].op == textFormat {
+				continue
+			}
+		case opNum:
+			if o := m.nums[d.n].op; o == numInteger || o == numMin || o == numMultiple {
+				continue
+			}
+		}
+		return true
+	}
+	return false
+}
+
 func floor(v *big.Rat) *big.Int { return new(big.Int).Div(v.Num(), v.Denom()) }
 
 // A tally reads numbers and tells apart what some formulas ask about them.

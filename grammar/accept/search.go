@@ -647,10 +647,19 @@ func (l *liveness) distinct(e expr, used set) (uint64, bool) {
 			return true
 		})
 	}
-	for _, t := range []types{tNumber, tArray, tObject} {
-		if m.about(e, t) != no {
+	if e := m.about(e, tNumber); e != no {
+		equal, ok := m.equals(e)
+		if !ok {
 			return 0, false
 		}
+		for _, p := range equal {
+			if !m.sets.has(used, m.value(canonicalNumber(p.val))) {
+				n++
+			}
+		}
+	}
+	if m.about(e, tArray) != no || m.about(e, tObject) != no {
+		return 0, false
 	}
 	return n, true
 }

@@ -260,6 +260,10 @@ func (p *Prober) family(ctx context.Context, info *Info) error {
 		if err != nil {
 			return err
 		}
+		if f.TemplateOnly {
+			info.FamilyReason = "the tools of family " + f.Name + " can be shown by the engine's own template only"
+			return nil
+		}
 		info.Family = f
 	}
 	ids, text, err := p.render(ctx, info.Models[0].ID, false)
@@ -281,7 +285,7 @@ func (p *Prober) family(ctx context.Context, info *Info) error {
 		}
 		return nil
 	}
-	withTools, _, err := p.render(ctx, info.Models[0].ID, true)
+	withTools, shown, err := p.render(ctx, info.Models[0].ID, true)
 	if err != nil {
 		if passing(err) {
 			return err
@@ -292,15 +296,47 @@ func (p *Prober) family(ctx context.Context, info *Info) error {
 	if len(withTools) != len(ids) {
 		name = "hermes"
 	}
-	f, err := wire.ByName(name)
+	likely, err := wire.ByName(name)
 	if err != nil {
 		return err
 	}
-	if got := string(f.Render(nil, probeConversation, nil, wire.Options{AddGenerationPrompt: true})); got != text {
-		info.FamilyReason = fmt.Sprintf("the engine's chat template is of no family known here (nearest %s, first difference at byte %d)", name, commonPrefix(got, text))
+	candidates := []*wire.Family{likely}
+	named := wire.ForModel(info.Models[0].ID)
+	if named != nil && named != likely {
+		candidates = []*wire.Family{named, likely}
+	}
+	for _, name := range wire.Names() {
+		f, err := wire.ByName(name)
+		if err != nil {
+			return err
+		}
+		candidates = append(candidates, f)
+	}
+	// Families can differ in nothing but how tools are shown.
+	same := func(f *wire.Family, tools []json.RawMessage, text string) bool {
+		return string(f.Render(nil, probeConversation, tools, wire.Options{AddGenerationPrompt: true})) == text
+	}
+	for _, f := range candidates {
+		if f.TemplateOnly || !same(f, nil, text) {
+			continue
+		}
+		if info.Family == nil {
+			info.Family = f
+		}
+		if same(f, []json.RawMessage{probeTool}, shown) {
+			info.Family = f
+			break
+		}
+	}
+	if info.Family != nil {
 		return nil
 	}
-	info.Family = f
+	if named != nil && named.TemplateOnly {
+		info.FamilyReason = "the tools of family " + named.Name + " can be shown by the engine's own template only"
+		return nil
+	}
+	got := string(likely.Render(nil, probeConversation, nil, wire.Options{AddGenerationPrompt: true}))
+	info.FamilyReason = fmt.Sprintf("the engine's chat template is of no family known here (nearest %s, first difference at byte %d)", name, commonPrefix(got, text))
 	return nil
 }
 
@@ -312,15 +348,17 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
+var probeTool = json.RawMessage(`{"type":"function","function":{"name":"probe","description":"probe","parameters":{"type":"object","properties":{}}}}`)
+
 var errNoIDs = errors.New("/tokenize gives no ids")
 
 // render gives the engine's ids and text of the probe conversation.
 func (p *Prober) render(ctx context.Context, modelID string, tools bool) ([]int32, string, error) {
+	var shown json.RawMessage
 	if tools {
-		ids, err := p.tokens(ctx, modelID, probeConversation, json.RawMessage(`[{"type":"function","function":{"name":"probe","description":"probe","parameters":{"type":"object","properties":{}}}}]`))
-		return ids, "", err
+		shown = slices.Concat([]byte("["), probeTool, []byte("]"))
 	}
-	ids, err := p.tokens(ctx, modelID, probeConversation, nil)
+	ids, err := p.tokens(ctx, modelID, probeConversation, shown)
 	if err != nil {
 		return nil, "", err
 	}

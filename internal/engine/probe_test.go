@@ -205,3 +205,30 @@ func TestProbeWithoutKey(t *testing.T) {
 		t.Errorf("an engine that wants a key: %v", err)
 	}
 }
+
+// TestProbeFindsFamilies: a family is found by how the engine renders, and by
+// the model's name where two render alike.
+func TestProbeFindsFamilies(t *testing.T) {
+	for _, tt := range []struct{ family, model, want string }{
+		{"hermes", "m", "hermes"}, {"chatml", "m", "chatml"}, {"qwen3-coder", "m", "qwen3-coder"}, {"llama3", "m", "llama3"},
+		{"deepseek-v3.1", "m", "deepseek-v3.1"}, {"glm-4.5", "m", "glm-4.5"}, {"glm-4.7", "m", "glm-4.7"}, {"kimi-k2", "m", "kimi-k2"},
+		{"mistral", "m", "mistral"}, {"mistral-v11", "Mistral-Small-3.2", "mistral-v11"}, {"hermes", "Qwen3-Coder", "hermes"},
+	} {
+		srv := httptest.NewServer(fake{kind: VLLM, family: tt.family, models: `[{"id":"` + tt.model + `","max_model_len":4096}]`})
+		p := Prober{Client: srv.Client(), Base: srv.URL, Tokenizer: tokenizer.Qwen3()}
+		info, err := p.Probe(t.Context())
+		srv.Close()
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", tt.family, err)
+		case info.Family == nil || info.Family.Name != tt.want:
+			t.Errorf("%s, model %s: %v, %s", tt.family, tt.model, info.Family, info.FamilyReason)
+		}
+	}
+	srv := httptest.NewServer(fake{kind: VLLM, family: "hermes"})
+	defer srv.Close()
+	p := Prober{Client: srv.Client(), Base: srv.URL, Family: "harmony", Tokenizer: tokenizer.Qwen3()}
+	if info, err := p.Probe(t.Context()); err != nil || info.Family != nil || !strings.Contains(info.FamilyReason, "own template only") {
+		t.Errorf("harmony: %+v, %v", info, err)
+	}
+}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/toolsidecar/sidecar/grammar"
-	"github.com/toolsidecar/sidecar/models/wire"
+	"github.com/toolsidecar/sidecar/prefix"
 )
 
 // allows says whether tool_choice lets the model call a tool, beside its mode.
@@ -17,8 +17,9 @@ func (t *turn) allows(name string) bool {
 // constrain compiles the callable tools and writes the constraint.
 func (s *stages) constrain(t *turn) error {
 	var err error
-	t.offered, t.canSearch = map[string]*grammar.Checked{}, false
+	t.offered, t.schemas, t.canSearch = map[string]*grammar.Checked{}, map[string]json.RawMessage{prefix.SearchTool: json.RawMessage(searchSchema)}, false
 	ix := t.set.Index()
+	syntax := grammar.SyntaxOf(t.info.Family)
 	var tools []*grammar.Checked
 	for _, shown := range t.conv.Shown() {
 		i, ok := ix.Lookup(shown.Name)
@@ -37,13 +38,23 @@ func (s *stages) constrain(t *turn) error {
 		if t.choice.Mode == grammar.Named && shown.Name != t.choice.Name {
 			continue
 		}
+		t.schemas[shown.Name] = ix.Tool(i).Schema
+		mine := i >= t.set.Client() && t.choice.Mode != grammar.Named // the client can't mend a tool of the server
+		if err := t.info.Family.CheckName(shown.Name); err != nil && mine {
+			t.record.Dropped = append(t.record.Dropped, err.Error())
+			continue
+		} else if err != nil {
+			return badRequest("tools", "%v", err)
+		}
 		if !s.cfg.Grammar {
 			t.offered[shown.Name] = nil
 			continue
 		}
 		checked, err := grammar.Compile(grammar.Tool{Name: shown.Name, Schema: ix.Tool(i).Schema}, s.cfg.World)
-		if err != nil && i >= t.set.Client() && t.choice.Mode != grammar.Named {
-			// The client can't mend a tool of the server.
+		if err == nil {
+			err = syntax.Carries(checked)
+		}
+		if err != nil && mine {
 			t.record.Dropped = append(t.record.Dropped, err.Error())
 			continue
 		}
@@ -73,7 +84,7 @@ func (s *stages) constrain(t *turn) error {
 		t.record.fallBack("no structural tag: " + t.info.TagReason)
 		return nil
 	}
-	emitted, err := grammar.Tag(syntax(t.info.Family), tools, t.choice, grammar.Engine{Name: "xgrammar", Version: t.info.XGrammar()})
+	emitted, err := grammar.Tag(syntax, tools, t.choice, grammar.Engine{Name: "xgrammar", Version: t.info.XGrammar()})
 	if err != nil {
 		t.record.Constraint = "checked"
 		t.record.fallBack(err.Error())
@@ -110,8 +121,4 @@ func response(format []byte) (*grammar.Checked, error) {
 		return nil, badRequest("response_format", "response_format: %v", err)
 	}
 	return c, nil
-}
-
-func syntax(f *wire.Family) grammar.Syntax {
-	return grammar.Syntax{Trigger: f.Trigger(), Begin: f.CallBegin, End: f.CallEnd(), Separator: "\n"}
 }

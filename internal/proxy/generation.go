@@ -19,7 +19,8 @@ import (
 // is handed on that is not a prefix of a valid call.
 type generation struct {
 	family *wire.Family
-	tools  map[string]*grammar.Checked // callable by name; nil arguments check when the value is nil
+	tools  map[string]*grammar.Checked       // callable by name; nil arguments check when the value is nil
+	schema func(tool string) json.RawMessage // of its arguments, nil for none
 	limits openai.Limits
 	newID  func() string
 	none   bool // tool_choice none: text is text, also where it looks like a call
@@ -104,6 +105,7 @@ func (r *generation) choiceAt(i int) (*choice, error) {
 	c := &choice{index: i}
 	if !r.none {
 		c.parser = r.family.NewParser()
+		c.parser.Schema = r.schema
 	}
 	r.choices = append(r.choices, c)
 	slices.SortFunc(r.choices, func(a, b *choice) int { return a.index - b.index })

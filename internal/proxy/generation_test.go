@@ -288,3 +288,42 @@ func TestHeldTextKeepsLogprobs(t *testing.T) {
 		}
 	}
 }
+
+// TestReplyFamilies: in every family a reply becomes the same calls, checked
+// against the schema that tells text from numbers.
+func TestReplyFamilies(t *testing.T) {
+	for _, name := range wire.Names() {
+		f, err := wire.ByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pieces := func(calls ...wire.Call) []string {
+			text := []rune(f.TurnText("", calls))
+			var out []string
+			for len(text) > 3 {
+				out, text = append(out, string(text[:3])), text[3:]
+			}
+			return append(out, string(text))
+		}
+		reply := func(calls ...wire.Call) (seen, error) {
+			r := newGeneration(t)
+			r.family = f
+			r.schema = func(tool string) json.RawMessage { return json.RawMessage(replySchemas[tool]) }
+			return play(t, r, engineChunks(pieces(calls...), "stop"))
+		}
+		s, err := reply(wire.Call{Name: "add", Arguments: `{"a": 1, "note": "2"}`}, wire.Call{Name: "noop"})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if len(s.Calls) != 2 || s.Calls[0].Name != "add" || s.Calls[0].Arguments != `{"a": 1, "note": "2"}` || s.Calls[1].Arguments != "{}" || s.Content != "" || s.Finish != "tool_calls" {
+			t.Errorf("%s: %+v", name, s)
+		}
+		if _, err := reply(wire.Call{Name: "add", Arguments: `{"a": "x"}`}); err == nil || !strings.Contains(err.Error(), "don't fit its schema") {
+			t.Errorf("%s: a misfit passes: %v", name, err)
+		}
+		if _, err := reply(wire.Call{Name: "rm", Arguments: `{}`}); err == nil || !strings.Contains(err.Error(), "not offered") {
+			t.Errorf("%s: an unknown name passes: %v", name, err)
+		}
+	}
+}

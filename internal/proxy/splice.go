@@ -57,6 +57,9 @@ func (t *turn) messagesJSON() []byte {
 		}
 		b = openai.AppendString(append(b, `{"role":`...), m.Role)
 		b = openai.AppendString(append(b, `,"content":`...), m.Text)
+		if m.Role == "tool" {
+			b = append(b, `,"tool_call_id":"call"`...) // the text of calls holds no ids
+		}
 		b = append(b, '}')
 	}
 	return append(b, ']')

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -160,6 +161,7 @@ type turn struct {
 	set     *catalog.Catalog
 	conv    *prefix.Conversation
 	offered map[string]*grammar.Checked // callable names
+	schemas map[string]json.RawMessage  // of the arguments of the same
 	layout  []prefix.Turn
 	emitted grammar.Emission
 	prompt  *prefix.Prompt // nil when the engine is given text

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -203,6 +204,7 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 	r := &generation{
 		family:   t.info.Family,
 		tools:    t.offered,
+		schema:   func(tool string) json.RawMessage { return t.schemas[tool] },
 		none:     t.choice.Mode == grammar.None,
 		must:     t.choice.Mode == grammar.Required || t.choice.Mode == grammar.Named,
 		single:   !t.choice.Parallel,

@@ -135,6 +135,9 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if family.TurnStart != "<|im_start|>" {
+		return nil, fmt.Errorf("the simulated engine reads turns in ChatML only, as hermes, chatml and qwen3-coder frame them, not those of family %s", family.Name)
+	}
 	var eos int32
 	found := false
 	for _, s := range family.StopTokens {
@@ -155,7 +158,7 @@ func New(cfg Config) (*Engine, error) {
 		signature: fmt.Sprintf("sidecar-sim-%s-%08x", family.Name, h.Sum32()),
 	}
 	e.special = map[string]int32{}
-	for _, s := range []string{family.CallOpen, family.CallTag} {
+	for _, s := range family.CallTags() {
 		if id, ok := e.tok.ID(s); ok && s != "" {
 			e.special[s] = id
 		}
@@ -231,7 +234,7 @@ func (e *Engine) encodeOutput(text string) []int32 {
 	var ids []int32
 	for text != "" {
 		at, mark, id := len(text), "", int32(0)
-		for _, m := range []string{e.family.CallOpen, e.family.CallTag, e.family.ThinkOpen, e.family.ThinkClose} {
+		for _, m := range []string{e.family.Calls.Open, e.family.Calls.Tag, e.family.ThinkOpen, e.family.ThinkClose} {
 			if m == "" {
 				continue
 			}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/toolsidecar/sidecar/models/wire"
 )
 
 // generation is one request on its way to its choices.
@@ -162,7 +164,7 @@ func (e *Engine) compose(g *generation, tr *transcript, format *format, seed uin
 		c.write(format)
 		return c.b.String()
 	}
-	var calls []string
+	var calls []wire.Call
 	if g.native == nil || g.native.choice != "none" {
 		for p.again() {
 			t := p.best(tr.tools)
@@ -174,12 +176,12 @@ func (e *Engine) compose(g *generation, tr *transcript, format *format, seed uin
 				p.used[t.name] = true
 				continue
 			}
-			calls = append(calls, e.family.CallBegin(t.name)+args+e.family.CallEnd())
+			calls = append(calls, wire.Call{Name: t.name, Arguments: args})
 			p.call(t)
 		}
 	}
 	if len(calls) > 0 {
-		return strings.Join(calls, "\n")
+		return e.family.TurnText("", calls)
 	}
 	return p.answer()
 }

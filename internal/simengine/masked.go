@@ -11,6 +11,7 @@ import (
 	"github.com/toolsidecar/sidecar/grammar"
 	"github.com/toolsidecar/sidecar/grammar/token"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
+	"github.com/toolsidecar/sidecar/models/wire"
 )
 
 // maxGrammarBytes is what the grammars of an engine keep together.
@@ -42,9 +43,9 @@ var qwen3 = sync.OnceValues(func() (*token.Vocabulary, error) {
 // grammar is the format as token masks, nil if it isn't one that masks are made
 // for: calls, with text or without, or one JSON value.
 func (e *Engine) grammar(f *format, shown []*tool) *token.Grammar {
-	c := token.Calls{Trigger: e.family.CallOpen, Special: e.special}
+	c := token.Calls{Trigger: e.family.Calls.Open, Special: e.special}
 	var key strings.Builder
-	if e.decoder == nil || c.Trigger == "" || !e.calls(&c, f, shown, &key) {
+	if e.decoder == nil || e.family.Calls.Form != wire.Object || c.Trigger == "" || !e.calls(&c, f, shown, &key) {
 		return nil
 	}
 	g, err := e.decoder.grammars.Get(key.String(), func() (*token.Grammar, error) { return token.New(e.decoder.v, 0, c.Source) })

@@ -32,7 +32,7 @@ func (r *request) render(f *Family) string {
 	for _, m := range r.Messages {
 		out := Message{Role: m.Role, Content: m.Content, Reasoning: m.Reasoning}
 		for _, c := range m.Calls {
-			out.Calls = append(out.Calls, Call(c))
+			out.Calls = append(out.Calls, Call{Name: c.Name, Arguments: c.Arguments})
 		}
 		msgs = append(msgs, out)
 	}

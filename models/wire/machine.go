@@ -1,6 +1,9 @@
 package wire
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // maxCallDepth is how deep the arguments of a call may nest.
 const maxCallDepth = 500
@@ -8,6 +11,10 @@ const maxCallDepth = 500
 // jsonMachine reads the object of a call byte by byte: whitespace, one JSON
 // object, and it knows which of its members it is in.
 type jsonMachine struct {
+	// keys are the keys of the member that holds the arguments; without any, the
+	// object itself is the arguments.
+	keys []string
+
 	stack  []byte // '{' or '[' of the open values, the call object first
 	expect expectation
 	inStr  bool
@@ -61,7 +68,9 @@ const (
 	numExp
 )
 
-func (j *jsonMachine) reset() { *j = jsonMachine{stack: j.stack[:0], key: j.key[:0], text: j.text[:0]} }
+func (j *jsonMachine) reset(keys []string) {
+	*j = jsonMachine{keys: keys, stack: j.stack[:0], key: j.key[:0], text: j.text[:0]}
+}
 
 // step takes one byte; a non-empty result says why it can't stand here.
 func (j *jsonMachine) step(c byte) string {
@@ -101,6 +110,9 @@ func (j *jsonMachine) step(c byte) string {
 	switch j.expect {
 	case wantObject:
 		if c != '{' {
+			if len(j.keys) == 0 {
+				return fmt.Sprintf("%q where the object of the arguments is expected", c)
+			}
 			return fmt.Sprintf("%q where the object of the call is expected", c)
 		}
 		j.stack = append(j.stack, c)
@@ -227,18 +239,18 @@ func (j *jsonMachine) inString(c byte) string {
 		return ""
 	}
 	j.expect = wantColon
-	if !top {
+	if !top || len(j.keys) == 0 {
 		return ""
 	}
-	switch key, _ := unescape(j.key); key {
-	case "name":
+	switch key, _ := unescape(j.key); {
+	case key == "name":
 		if j.named {
 			return `"name" stands twice`
 		}
 		j.place = placeName
-	case "arguments":
+	case slices.Contains(j.keys, key):
 		if j.argued {
-			return `"arguments" stands twice`
+			return fmt.Sprintf("%q stands twice", j.keys[0])
 		}
 		j.place = placeArguments
 	default:

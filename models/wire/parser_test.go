@@ -11,8 +11,11 @@ import (
 )
 
 // parse feeds pieces and returns the joined events in printed form.
-func parse(f *Family, pieces ...string) (string, *Parser) {
+func parse(f *Family, pieces ...string) (string, *Parser) { return parseWith(f, nil, pieces...) }
+
+func parseWith(f *Family, schema func(string) json.RawMessage, pieces ...string) (string, *Parser) {
 	p := f.NewParser()
+	p.Schema = schema
 	var all []Event
 	add := func(evs []Event) {
 		for _, e := range evs {
@@ -31,7 +34,7 @@ func parse(f *Family, pieces ...string) (string, *Parser) {
 	for _, e := range all {
 		switch e.Kind {
 		case CallStart:
-			fmt.Fprintf(&b, "start %d %q\n", e.Call, e.Name)
+			fmt.Fprintf(&b, "start %d %q%s\n", e.Call, e.Name, strings.Repeat(" "+e.ID, min(1, len(e.ID))))
 		case CallEnd:
 			fmt.Fprintf(&b, "end %d\n", e.Call)
 		case Arguments:
@@ -194,7 +197,7 @@ func TestParserReadsCallText(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := Call{rapid.StringN(1, 12, -1).Draw(t, "name"), string(args)}
+			c := Call{Name: rapid.StringN(1, 12, -1).Draw(t, "name"), Arguments: string(args)}
 			calls = append(calls, c)
 			fmt.Fprintf(&want, "start %d %q\narguments %d %q\nend %d\n", i, c.Name, i, c.Arguments, i)
 		}
@@ -273,7 +276,7 @@ func FuzzParser(f *testing.F) {
 func BenchmarkParser(b *testing.B) {
 	f, _ := ByName("qwen3")
 	text := strings.Repeat("Some words before the call, and so on.\n", 20) +
-		f.CallText(Call{"get_weather", `{"city": "` + strings.Repeat("Oslo and more ", 100) + `"}`})
+		f.CallText(Call{Name: "get_weather", Arguments: `{"city": "` + strings.Repeat("Oslo and more ", 100) + `"}`})
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
 		p := f.NewParser()

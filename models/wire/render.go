@@ -13,16 +13,20 @@ import (
 // JSON object become {}.
 //
 // With tools, the calls and results in msgs are rendered by the template's own
-// rules. A name is not escaped, as the template doesn't either.
+// rules. A name is not escaped, as the template doesn't either. A family with
+// TemplateOnly renders to nothing.
 func (f *Family) Render(dst []byte, msgs []Message, tools []json.RawMessage, opt Options) []byte {
-	if !f.TemplateTools {
-		dst = f.renderPlain(dst, msgs)
-	} else {
-		dst = f.renderTools(dst, msgs, tools)
-	}
-	if !opt.AddGenerationPrompt {
+	if f.render == nil {
 		return dst
 	}
+	dst = f.render(f, dst, msgs, tools, opt)
+	if opt.AddGenerationPrompt {
+		dst = f.prompt(f, dst, msgs, opt)
+	}
+	return dst
+}
+
+func (f *Family) promptChatML(dst []byte, _ []Message, opt Options) []byte {
 	dst = append(dst, f.TurnStart...)
 	dst = append(dst, "assistant\n"...)
 	if f.ThinkOpen != "" && opt.EnableThinking != nil && !*opt.EnableThinking {
@@ -43,7 +47,7 @@ func (f *Family) appendTurn(dst []byte, role, content string) []byte {
 }
 
 // renderPlain is a template that writes every message alike.
-func (f *Family) renderPlain(dst []byte, msgs []Message) []byte {
+func (f *Family) renderPlain(dst []byte, msgs []Message, _ []json.RawMessage, _ Options) []byte {
 	if len(msgs) > 0 && msgs[0].Role != "system" && f.DefaultSystem != "" {
 		dst = f.appendTurn(dst, "system", f.DefaultSystem)
 	}
@@ -53,7 +57,7 @@ func (f *Family) renderPlain(dst []byte, msgs []Message) []byte {
 	return dst
 }
 
-func (f *Family) renderTools(dst []byte, msgs []Message, tools []json.RawMessage) []byte {
+func (f *Family) renderTools(dst []byte, msgs []Message, tools []json.RawMessage, _ Options) []byte {
 	hasSystem := len(msgs) > 0 && msgs[0].Role == "system"
 	switch {
 	case len(tools) > 0:
@@ -129,15 +133,16 @@ func (f *Family) appendAssistant(dst []byte, m Message, afterQuery, last bool) [
 		if i > 0 || content != "" {
 			dst = append(dst, '\n')
 		}
-		dst = append(dst, f.CallOpen...)
-		dst = append(dst, '\n')
-		dst = append(dst, f.CallName...)
-		dst = append(dst, c.Name...)
-		dst = append(dst, f.CallArguments...)
-		dst = appendArguments(dst, c.Arguments)
-		dst = append(dst, f.CallClose...)
+		dst = f.appendCall(dst, c)
 	}
 	return append(dst, f.TurnEnd...)
+}
+
+// appendCall appends a call in history, whose arguments Python writes.
+func (f *Family) appendCall(dst []byte, c Call) []byte {
+	s := &f.Calls
+	dst = append(append(append(append(dst, s.Open...), s.Name...), c.Name...), s.Arguments...)
+	return append(appendArguments(dst, c.Arguments), s.Close...)
 }
 
 // splitReasoning parts content that still holds its reasoning: what follows the

@@ -4,13 +4,16 @@
 // on it render prompts byte for byte as the model's own chat template does, and
 // [Parser] turns generated text back into text and calls, however it was cut.
 //
-// Families built in: "hermes" (also called "qwen3": the template of Qwen3,
-// whose call syntax Hermes and Qwen2.5 share) and "chatml" (SmolLM2: turns
-// only, the template knows neither tools nor calls, so that their texts go into
-// the content of turns).
+// The families stand in families.go; [Family.Form] says which of four forms the
+// calls of one have:
 //
-// Not described here: multimodal parts, documents, templates that print
-// dates, and families whose calls are not JSON objects between two tags.
+//	Object      one JSON object with the name and the arguments in it
+//	Value       the name in tags, then the arguments as JSON
+//	Parameters  the name in tags, then each argument in tags of its own
+//	Channels    messages of several channels, some of them to a tool
+//
+// Not described here: multimodal parts, documents, templates that print the
+// date of today, and Python syntax for calls.
 package wire
 
 import (
@@ -41,6 +44,9 @@ type Family struct {
 	// does, and a caller writes ToolsText, CallText and ResponseText into the
 	// content of turns.
 	TemplateTools bool
+	// TemplateOnly says that tools can be shown by the engine's own template
+	// only: their text is no part of any turn's content.
+	TemplateOnly bool
 
 	// The texts around the tools of the system turn: ToolsHead, one "\n" and
 	// tool per tool, ToolsTail, ToolsUse.
@@ -51,61 +57,30 @@ type Family struct {
 	LateOpen  string
 	LateClose string
 
-	// A call is CallOpen, "\n", CallName, name, CallArguments, arguments, CallClose.
-	CallOpen      string
-	CallName      string
-	CallArguments string
-	CallClose     string // from the brace that closes the call object
-	CallTag       string // the tag that ends CallClose
+	Calls Syntax
 
+	// ResultRole is the role of a turn that holds a result: "user" when the
+	// family frames results in its text by ResponseOpen and ResponseClose, joined
+	// by ResponseJoin, or "tool" when the template frames a bare text.
+	ResultRole    string
 	ResponseOpen  string
 	ResponseClose string
+	ResponseJoin  string
 
 	// ThinkOpen and ThinkClose stand around reasoning; "" when the family has none.
 	ThinkOpen  string
 	ThinkClose string
+	// ThinkInPrompt says that the prompt of a thinking turn ends with ThinkOpen,
+	// so that the generated text begins inside reasoning: see [Parser.Thinking].
+	ThinkInPrompt bool
+
+	// tool appends one tool as the template shows it; nil for AppendTool.
+	tool func(dst []byte, tool json.RawMessage) []byte
+	// render is Render without the prompt for an answer.
+	render func(f *Family, dst []byte, msgs []Message, tools []json.RawMessage, opt Options) []byte
+	// prompt is what follows a conversation to which an answer is wanted.
+	prompt func(f *Family, dst []byte, msgs []Message, opt Options) []byte
 }
-
-const hermesUse = "For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:\n" +
-	"<tool_call>\n{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>"
-
-var hermes = Family{
-	Name:          "hermes",
-	Aliases:       []string{"qwen3"},
-	TurnStart:     "<|im_start|>",
-	TurnEnd:       "<|im_end|>\n",
-	StopTokens:    []string{"<|im_end|>", "<|endoftext|>"},
-	Controls:      qwenControls,
-	TemplateTools: true,
-	ToolsHead: "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n" +
-		"You are provided with function signatures within <tools></tools> XML tags:\n<tools>",
-	ToolsTail:     "\n</tools>",
-	ToolsUse:      hermesUse,
-	LateOpen:      "<tools>",
-	LateClose:     "</tools>",
-	CallOpen:      "<tool_call>",
-	CallName:      `{"name": "`,
-	CallArguments: `", "arguments": `,
-	CallClose:     "}\n</tool_call>",
-	CallTag:       "</tool_call>",
-	ResponseOpen:  "<tool_response>\n",
-	ResponseClose: "\n</tool_response>",
-	ThinkOpen:     "<think>",
-	ThinkClose:    "</think>",
-}
-
-var chatml = func() Family {
-	f := hermes
-	f.Name = "chatml"
-	f.Aliases = []string{"smollm2"}
-	f.DefaultSystem = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-	f.TemplateTools = false
-	f.Controls = smolControls
-	f.ThinkOpen, f.ThinkClose = "", ""
-	return f
-}()
-
-var families = []*Family{&hermes, &chatml}
 
 // ByName returns the family of that name or alias.
 func ByName(name string) (*Family, error) {
@@ -141,6 +116,8 @@ type Message struct {
 type Call struct {
 	Name      string
 	Arguments string
+	// ID is the call's id where the family spells one; "" for the usual one.
+	ID string
 }
 
 // Options are the variables of the chat template.
@@ -150,48 +127,13 @@ type Options struct {
 	EnableThinking *bool
 }
 
-// Trigger is the text that starts a call.
-func (f *Family) Trigger() string { return f.CallOpen }
-
-// CallBegin is the text of a call to name up to its arguments.
-func (f *Family) CallBegin(name string) string {
-	return f.CallOpen + "\n" + f.CallName + nameText(name) + f.CallArguments
-}
-
-// CallEnd is the text of a call after its arguments.
-func (f *Family) CallEnd() string { return f.CallClose }
-
-// CallText is the text of a call as a model writes it, the name JSON-escaped
-// and the arguments as they are; no arguments at all are written as {}.
-func (f *Family) CallText(c Call) string {
-	args := c.Arguments
-	if args == "" {
-		args = "{}"
-	}
-	return f.CallBegin(c.Name) + args + f.CallEnd()
-}
-
-// TurnText is the content of an assistant turn: content and calls joined as the
-// template joins them, with one newline before a call that something precedes.
-func (f *Family) TurnText(content string, calls []Call) string {
-	var b strings.Builder
-	b.WriteString(content)
-	for i, c := range calls {
-		if i > 0 || content != "" {
-			b.WriteByte('\n')
-		}
-		b.WriteString(f.CallText(c))
-	}
-	return b.String()
-}
-
 // ResponseText is the content of the one user turn which holds the results of
 // consecutive calls.
 func (f *Family) ResponseText(results []string) string {
 	var b strings.Builder
 	for i, r := range results {
 		if i > 0 {
-			b.WriteByte('\n')
+			b.WriteString(f.ResponseJoin)
 		}
 		b.WriteString(f.ResponseOpen)
 		b.WriteString(r)
@@ -206,7 +148,7 @@ func (f *Family) LateText(tools []json.RawMessage) string {
 	dst := append([]byte(nil), f.LateOpen...)
 	for _, t := range tools {
 		dst = append(dst, '\n')
-		dst = AppendTool(dst, t)
+		dst = f.appendTool(dst, t)
 	}
 	dst = append(dst, '\n')
 	return string(append(dst, f.LateClose...))
@@ -234,19 +176,20 @@ func (f *Family) appendTools(dst []byte, tools []json.RawMessage, directory stri
 	dst = append(dst, f.ToolsHead...)
 	for _, t := range tools {
 		dst = append(dst, '\n')
-		dst = AppendTool(dst, t)
+		dst = f.appendTool(dst, t)
 	}
 	dst = append(dst, f.ToolsTail...)
-	dst = append(dst, "\n\n"...)
-	if directory != "" {
-		dst = append(dst, directory...)
-		dst = append(dst, "\n\n"...)
+	for _, text := range []string{directory, f.ToolsUse} {
+		if text != "" {
+			dst = append(append(dst, "\n\n"...), text...)
+		}
 	}
-	return append(dst, f.ToolsUse...)
+	return dst
 }
 
-// nameText is a name as it stands between the quotes of a call.
-func nameText(name string) string {
-	q := appendString(nil, name)
-	return string(q[1 : len(q)-1])
+func (f *Family) appendTool(dst []byte, tool json.RawMessage) []byte {
+	if f.tool != nil {
+		return f.tool(dst, tool)
+	}
+	return AppendTool(dst, tool)
 }

@@ -67,7 +67,7 @@ func TestOwnedText(t *testing.T) {
 	f, _ := ByName("qwen3")
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.SampledFrom([]string{"", "Hi", "a\nb", "{}"})
-		call := Call{"get_weather", `{"city": "Oslo"}`}
+		call := Call{Name: "get_weather", Arguments: `{"city": "Oslo"}`}
 		var native, owned []Message
 		hasSystem := rapid.Bool().Draw(t, "system")
 		system := text.Draw(t, "system text")
@@ -102,11 +102,11 @@ func TestTexts(t *testing.T) {
 	if got, want := f.LateText([]json.RawMessage{weather, weather}), "<tools>\n"+weatherText+"\n"+weatherText+"\n</tools>"; got != want {
 		t.Errorf("LateText = %q", got)
 	}
-	c := Call{"a\"b", `{"x":1}`}
+	c := Call{Name: "a\"b", Arguments: `{"x":1}`}
 	if got, want := f.CallText(c), "<tool_call>\n{\"name\": \"a\\\"b\", \"arguments\": {\"x\":1}}\n</tool_call>"; got != want {
 		t.Errorf("CallText = %q", got)
 	}
-	if !strings.HasPrefix(f.CallBegin("x"), f.Trigger()) || !strings.HasSuffix(f.CallEnd(), f.CallTag) {
+	if !strings.HasPrefix(f.CallBegin("x"), f.Trigger()) || !strings.HasSuffix(f.CallEnd(), f.Calls.Tag) {
 		t.Error("a call does not start with the trigger or end with the tag")
 	}
 	plain, with := f.ToolsText(nil, ""), f.ToolsText(nil, "Also: mail, calendar.")
