@@ -71,11 +71,11 @@ test-sglang: .venv/sglang .venv/clients models ## stage: the same, named TestSGL
 test-clients: .venv/vllm .venv/clients models $(NODE) ## stage: the same, named TestClients…: openai-python and openai-node
 	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestClients -v -timeout 20m -p 1
 
-# Every Nth schema of the sample, as peers take seconds for some.
+# Every Nth schema of the sample, and 8 s for each, as peers take seconds for some.
 PEERS_EVERY ?= 8
 PEERS_CORE ?= 0
 SCHEMAS := $(or $(SIDECAR_DATA),../shared/data)/schemas/jsonschemabench
-PEERS_BENCH := taskset -c $(PEERS_CORE) bin/sidecar bench grammar --peers --out markdown
+PEERS_BENCH := SIDECAR_PEERS_LIMIT=8 taskset -c $(PEERS_CORE) bin/sidecar bench grammar --peers --out markdown
 
 .PHONY: peers
 peers: build .venv/peers $(VOCABULARIES) ## token masks against xgrammar, llguidance and outlines-core, on one core (half an hour)

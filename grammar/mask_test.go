@@ -56,7 +56,7 @@ func slowly(t fataler, a *Automaton) *tokentest.Twin {
 // where the tool is exact.
 func TestMaskSample(t *testing.T) {
 	v := qwenVocabulary(t)
-	cs := sample(t, 4)
+	cs := sample(t, 8)
 	places, exact := 0, 0
 	for i, c := range cs {
 		a := automatonOf(t, c)
@@ -111,7 +111,7 @@ func TestMaskStrings(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(seed), 5))
 			n := 0
 			tokentest.Walk(t, grammarOf(t, a, v), twin, rng, 12+60*seed, func(_ *token.Matcher, text []byte, mask []uint64) {
-				if n++; n > 3 && n < 7 || n > 3 && rng.IntN(12) == 0 {
+				if n++; n > 3 && n < 7 || n > 3 && rng.IntN(24) == 0 {
 					tokentest.Compare(t, v, c.name, text, mask, twin.Mask(v, text, true))
 				}
 			})

@@ -80,14 +80,6 @@ func (c *config) within(f *frame) bool {
 	return false
 }
 
-// exact is p as one config.
-func (a *source) exact(p place) *config {
-	if p.over == 0 {
-		return p.c
-	}
-	return a.raise(p.c, p.over)
-}
-
 // lower is c with its lone loop at the minimum.
 func (a *source) lower(c *config) *config {
 	if c.low == nil {

@@ -17,7 +17,7 @@ seconds with its instances, in a process that is killed then.
 """
 import argparse, json, multiprocessing, os, sys, time
 
-from tag_judge import byte_alphabet, stand_ins
+from grammar_judge import byte_alphabet, stand_ins
 
 
 class XGrammar:

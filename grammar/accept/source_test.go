@@ -240,3 +240,60 @@ func TestTokensShared(t *testing.T) {
 		t.Errorf("began %d times: the test is too small", g.Epochs())
 	}
 }
+
+// FuzzTokens: whatever tokens come, the mask allows those that Advance takes,
+// and taking them back leads to where they began.
+func FuzzTokens(f *testing.F) {
+	v := small(f)
+	var grammars []*token.Grammar
+	for _, s := range []string{
+		`{"type":"object","properties":{"a":{"type":"string","maxLength":3},"ab":{"type":"number","minimum":0.5}},"required":["a"],"additionalProperties":false}`,
+		`{"properties":{"a":{"enum":["a","ab",1]},"key":{"pattern":"^[a-z]+$"}},"propertyNames":{"maxLength":4}}`,
+		`{"type":"array","items":{"type":["integer","string"]},"uniqueItems":true}`,
+	} {
+		g, err := Tokens(context.Background(), v, []byte(s), Options{Formats: true}, 0)
+		if err != nil {
+			f.Fatal(err)
+		}
+		grammars = append(grammars, g)
+	}
+	f.Add(0, []byte(`{"a":"ab","ab":1e1}`))
+	f.Add(1, []byte("{\xff\"\x10a\":1}"))
+	f.Add(2, []byte(`[1,2,"x",1.0]`))
+	f.Fuzz(func(t *testing.T, which int, ids []byte) {
+		m, err := grammars[uint(which)%uint(len(grammars))].Matcher()
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps := 0
+		for i := 0; i < len(ids) && i < 200 && !m.Done(); i++ {
+			id := int32(ids[i])
+			if id == 255 && i+1 < len(ids) { // beyond the bytes: the longer tokens
+				i++
+				id = 256 + int32(ids[i])%int32(v.Size()-256)
+			}
+			k, err := m.Mask()
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = m.Advance(id)
+			if (err == nil) != k.Has(id) || k.Has(id) != (k.Bits()[id>>6]>>(id&63)&1 == 1) {
+				t.Fatalf("token %d: mask %v, %v", id, k.Has(id), err)
+			}
+			if err == nil {
+				steps++
+			}
+		}
+		first, _ := grammars[uint(which)%uint(len(grammars))].Matcher()
+		if err := m.Rollback(steps); err != nil {
+			t.Fatal(err)
+		}
+		a, err := m.Mask()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := first.Mask(); b == nil || !slices.Equal(a.Bits(), b.Bits()) {
+			t.Fatal("taken back, and not at the start")
+		}
+	})
+}

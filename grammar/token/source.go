@@ -96,17 +96,6 @@ var AnyChar = Chars{ASCII: [2]uint64{0xFFFFFFFB_00000000, 0xFFFFFFFF_EFFFFFFF}, 
 // Has tells whether b, below 0x80, stands for itself.
 func (c *Chars) Has(b byte) bool { return b < 0x80 && c.ASCII[b>>6]>>(b&63)&1 == 1 }
 
-// begins tells whether a character of the set begins with b.
-func (c *Chars) begins(b byte) bool {
-	switch {
-	case b == '\\':
-		return c.Escapes != 0
-	case b < 0x80:
-		return c.Has(b)
-	}
-	return c.Others && b >= 0xC2 && b <= 0xF4
-}
-
 // one is a byte that is a character of the set.
 func (c *Chars) one() (byte, bool) {
 	for b := byte(' '); b < 0x7F; b++ {
