@@ -139,6 +139,10 @@ func TestStop(t *testing.T) {
 		{`{"uniqueItems":true,"items":{"enum":["a","b"]}}`, `["a","b",`, 8, "/1", "']'"},
 		{`{"uniqueItems":true,"items":{"enum":["a","b"]}}`, `["a","a`, 6, "/1", `"b"`},
 		{`{"maxItems":1}`, `[1,`, 2, "/0", "']'"},
+		{`{"additionalProperties":{"type":"null"}}`, `{"aaab":1`, 8, "/aaab", "null"},
+		{`{}`, `{"aab":{"aab":1,"b":2},"acb":1,"\u0061ab":2}`, 40, "", ""},
+		{`{"properties":{"a":{}}}`, `{"a":1,"a":2}`, 9, "", ""},
+		{`{"minProperties":3,"propertyNames":{"pattern":"^[ab]$"}}`, `{"a":1,"a":1,"a":1}`, 9, "", ""},
 		{`{"properties":{"a":{"$ref":"#"}},"required":["a"],"type":"object"}`, `{`, 0, "", ""},
 		{`{"oneOf":[{"properties":{"k":{"const":"a"}},"required":["k","va"]},{"properties":{"k":{"const":"b"}},"required":["k"],"not":{"required":["va"]}}]}`,
 			`{"va":1,"k":"b`, 13, "/k", `"a"`},
@@ -196,6 +200,11 @@ func TestMemory(t *testing.T) {
 	}
 	if err := a.Check([]byte(text + "]")); err == nil {
 		t.Error("accepts two ends")
+	}
+	twice := `["` + strings.Repeat("x", 20_000) + `",{"a":1,"a":1}]`
+	var stop *StopError
+	if err := compileT(t, `{"items":{"maxLength":1000000}}`, Options{Limits: Limits{Memory: 1 << 20}}).Check([]byte(twice)); !errors.As(err, &stop) || stop.Offset != len(twice)-5 {
+		t.Errorf("a key twice: %v", err)
 	}
 	s := a.Start()
 	var err error

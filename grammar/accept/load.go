@@ -68,8 +68,9 @@ type loader struct {
 	resources map[string]*resource
 	roots     map[*jsontext.Value]*resource
 	walked    map[*jsontext.Value]bool // schemas that stand where no keyword has one
-	values    int
-	paths     []path // room for more
+	values    int                      // JSON values in all documents
+	schemas   int                      // walked
+	paths     []path                   // room for more
 }
 
 func newLoader(ctx context.Context, o Options) *loader {
@@ -95,6 +96,9 @@ func (l *loader) document(uri string, text []byte, at *path) (*resource, error) 
 	}
 	if err := l.ctx.Err(); err != nil {
 		return nil, err
+	}
+	if l.values += valuesIn(v); l.values > l.limits.Values {
+		return nil, &LimitError{"values", l.limits.Values}
 	}
 	draft := l.o.Draft
 	if draft == Default {
@@ -220,14 +224,22 @@ func (l *loader) given(uri string) ([]byte, bool) {
 	return metaschema(strings.TrimSuffix(uri, "#"))
 }
 
+// valuesIn is how many values v has in it, itself too.
+func valuesIn(v *jsontext.Value) int {
+	n := 1
+	for _, e := range v.Elems {
+		n += valuesIn(e)
+	}
+	for i := range v.Members {
+		n += valuesIn(v.Members[i].Val)
+	}
+	return n
+}
+
 // walk checks the keywords of a schema and of those within it, and notes the
 // resources and anchors that it finds.
 func (l *loader) walk(v *jsontext.Value, r *resource, at *path) error {
-	l.values++
-	if l.values > l.limits.Values {
-		return &LimitError{"values", l.limits.Values}
-	}
-	if l.values&0xFFF == 0 && l.ctx.Err() != nil {
+	if l.schemas++; l.schemas&0xFFF == 0 && l.ctx.Err() != nil {
 		return l.ctx.Err()
 	}
 	if v.Kind != '{' {
