@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -111,21 +112,30 @@ func (b *grammarBench) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		return b.write(cmd, r)
+		if err := b.write(cmd, r); err != nil {
+			return err
+		}
+		return b.print(cmd, r)
 	}
-	for i := range cases { // each alone; the file holds the last one's report
+	type alone struct {
+		File string `json:"file"`
+		*grammarbench.Report
+	}
+	var all []alone
+	for i := range cases {
 		r, err := b.measure(cmd, v, path, compile, cases[i:i+1])
 		if err != nil {
 			return err
 		}
 		if b.out != "none" {
-			fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", cases[i].File)
+			fmt.Fprintf(b.table(cmd), "\n%s\n", cases[i].File)
 		}
-		if err := b.write(cmd, r); err != nil {
+		if err := b.print(cmd, r); err != nil {
 			return err
 		}
+		all = append(all, alone{cases[i].File, r})
 	}
-	return nil
+	return b.write(cmd, all)
 }
 
 func (b *grammarBench) measure(cmd *cobra.Command, v *token.Vocabulary, path string, compile func(grammarbench.Case) (*token.Grammar, error), cases []grammarbench.Case) (*grammarbench.Report, error) {
@@ -139,30 +149,34 @@ func (b *grammarBench) measure(cmd *cobra.Command, v *token.Vocabulary, path str
 	return r, nil
 }
 
-func (b *grammarBench) write(cmd *cobra.Command, r *grammarbench.Report) error {
-	table := cmd.OutOrStdout()
+// write writes what was measured to the file that was asked for.
+func (b *grammarBench) write(cmd *cobra.Command, report any) error {
+	switch b.file {
+	case "":
+		return nil
+	case "-":
+		return writeJSON(cmd.OutOrStdout(), report)
+	}
+	raw, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(b.file, append(raw, '\n'), 0o644)
+}
+
+// table is where tables go: not into the JSON.
+func (b *grammarBench) table(cmd *cobra.Command) io.Writer {
 	if b.file == "-" {
-		table = cmd.ErrOrStderr()
-		if err := writeJSON(cmd.OutOrStdout(), r); err != nil {
-			return err
-		}
-	} else if b.file != "" {
-		raw, err := json.MarshalIndent(r, "", "  ")
-		if err == nil {
-			err = os.WriteFile(b.file, append(raw, '\n'), 0o644)
-		}
-		if err != nil {
-			return err
-		}
+		return cmd.ErrOrStderr()
 	}
-	var err error
-	switch b.out {
-	case "table":
-		err = grammarbench.Table(table, r, false)
-	case "markdown":
-		err = grammarbench.Table(table, r, true)
+	return cmd.OutOrStdout()
+}
+
+func (b *grammarBench) print(cmd *cobra.Command, r *grammarbench.Report) error {
+	if b.out == "none" {
+		return nil
 	}
-	return err
+	return grammarbench.Table(b.table(cmd), r, b.out == "markdown")
 }
 
 // openVocabulary loads a tokenizer, with the tokens of models that end a turn.
