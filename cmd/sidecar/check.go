@@ -235,7 +235,7 @@ func (r *checkReport) follow(c *grammar.Checked, path string, text []byte) check
 		misfits = c.Misfits(text, false)
 	}
 	if len(misfits) == 0 { // only the automaton knows
-		misfits = []*grammar.Misfit{{Loc: stop.Pointer, ErrorType: "schema", Message: stop.Why, Expected: x.Want, Offset: stop.Offset}}
+		misfits = []*grammar.Misfit{grammar.MisfitAt(text, stop.Offset, stop.Pointer, stop.Why, x.Want)}
 	}
 	x.Envelope = grammar.Envelope(r.Name, misfits...)
 	return x

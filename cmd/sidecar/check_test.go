@@ -60,6 +60,14 @@ func TestCheckAutomaton(t *testing.T) {
 			t.Errorf("%s %s: %+v, offset %d", x.stdin, x.flag, got, at)
 		}
 	}
+	schema = writeFile(t, "schema.json", `{"items":{"properties":{"a/b":{"items":{"format":"ipv4"}}}}}`)
+	out, _, _ := runCommand(t, `[{},{"a/b":["1.2.3.4","1.2.3"]}]`, "check", "--schema", schema, "--formats")
+	if want := `"loc":[1,"a/b",1],"input_value":"1.2.3","error_type":"schema",`; !strings.Contains(out, want) {
+		t.Errorf("got %s want %s", out, want)
+	}
+	if out, _, err := runCommand(t, `{"a":1,"\u0061":2}`, "check", "--schema", writeFile(t, "s.json", `{}`)); err == nil || !strings.Contains(out, "duplicate_key") {
+		t.Errorf("a key twice: %v\n%s", err, out)
+	}
 }
 
 func TestCheckTool(t *testing.T) {

@@ -97,7 +97,8 @@ func (l *loader) document(uri string, text []byte, at *path) (*resource, error) 
 	if err := l.ctx.Err(); err != nil {
 		return nil, err
 	}
-	if l.values += valuesIn(v); l.values > l.limits.Values {
+	n, _ := v.Size()
+	if l.values += n; l.values > l.limits.Values {
 		return nil, &LimitError{"values", l.limits.Values}
 	}
 	draft := l.o.Draft
@@ -222,18 +223,6 @@ func (l *loader) given(uri string) ([]byte, bool) {
 		}
 	}
 	return metaschema(strings.TrimSuffix(uri, "#"))
-}
-
-// valuesIn is how many values v has in it, itself too.
-func valuesIn(v *jsontext.Value) int {
-	n := 1
-	for _, e := range v.Elems {
-		n += valuesIn(e)
-	}
-	for i := range v.Members {
-		n += valuesIn(v.Members[i].Val)
-	}
-	return n
 }
 
 // walk checks the keywords of a schema and of those within it, and notes the
