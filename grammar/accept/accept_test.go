@@ -3,6 +3,7 @@ package accept
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -217,6 +218,32 @@ func TestMemory(t *testing.T) {
 	}
 	if n := a.MemoryBytes(); n > 2<<20 {
 		t.Errorf("%d bytes", n)
+	}
+}
+
+// TestEffort: what all steps of a text may cost is bounded, however little each
+// of them does; but a text may be long.
+func TestEffort(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"unevaluatedProperties":false,"anyOf":[true`)
+	for i := range 100 {
+		fmt.Fprintf(&b, `,{"properties":{"k%d":true},"required":["k%d"]}`, i, i)
+	}
+	limits := Limits{Effort: 10_000}
+	text := `{"k1":1,"k2":2,"k3":3,"k4":4,"k5":5,"k6":6,"k7":7,"k8":8}`
+	a := compileT(t, b.String()+`]}`, Options{Limits: limits})
+	var limit *LimitError
+	for range 2 {
+		if err := a.Check([]byte(text)); !errors.As(err, &limit) || limit.Limit != "effort" {
+			t.Errorf("got %v", err)
+		}
+	}
+	if err := a.Check([]byte(`{"k1":1}`)); err != nil {
+		t.Error(err)
+	}
+	a = compileT(t, `{"maxLength":1000000,"pattern":"^[a-z]+$"}`, Options{Limits: limits})
+	if err := a.Check([]byte(`"` + strings.Repeat("x", 100_000) + `"`)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -70,7 +70,7 @@ func (a *Automaton) checkAlone(text []byte) error {
 		if err := m.exceeded(); err != nil {
 			return err
 		}
-		if effort += m.work + m.effort; effort > a.limits.Effort {
+		if effort = max(0, effort+m.work+m.effort-freeEffort); effort > a.limits.Effort {
 			return &LimitError{"effort", a.limits.Effort}
 		}
 		if !fits || !at.follow(c.mode, next.mode, b) {
@@ -84,6 +84,11 @@ func (a *Automaton) checkAlone(text []byte) error {
 	return nil
 }
 
+// freeEffort is what a byte may cost and not count for Limits.Effort, so that
+// a text may be long: within a string whose length counts, every character is a
+// step that nobody took before.
+const freeEffort = 16
+
 const endsHere = "the text ends here"
 
 // A Follower reads a text as it comes.
@@ -91,7 +96,7 @@ type Follower struct {
 	a      *Automaton
 	at     State
 	offset int
-	effort int // formulas looked at so far
+	effort int // formulas looked at so far that count for the limit
 	err    error
 	trace
 }
@@ -130,7 +135,7 @@ func (f *Follower) Feed(text []byte) error {
 	}
 	for _, b := range text {
 		s, work, err := f.a.stepIn(f.at, b, f.a.limits.Memory/2)
-		if f.effort += work; err == nil && f.effort > f.a.limits.Effort {
+		if f.effort = max(0, f.effort+work-freeEffort); err == nil && f.effort > f.a.limits.Effort {
 			err = &LimitError{"effort", f.a.limits.Effort}
 		}
 		if err != nil {

@@ -12,7 +12,7 @@ type Limits struct {
 	Formulas int // that a schema is turned into, with their parts; 2,000,000
 	Width    int // schemas of one allOf, anyOf or oneOf; 100,000
 	Work     int // formulas looked at in one step from byte to byte; 1,000,000
-	Effort   int // formulas looked at in all steps of one text; 5,000,000
+	Effort   int // formulas looked at in all steps of one text, beside 16 for each byte; 5,000,000
 	Memory   int // bytes kept of what using the automaton found out; 64 MiB
 	Depth    int // of brackets in a text that is judged; 512
 	Search   int // steps of one search whether a text can still be completed; 2,000
