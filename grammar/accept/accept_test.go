@@ -259,3 +259,29 @@ func TestCancel(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestUndecided: a state that can't be completed, and that the search takes for
+// alive, is counted.
+func TestUndecided(t *testing.T) {
+	for _, c := range []struct {
+		schema, text string
+		undecided    bool
+	}{
+		{`{"type":"object","minProperties":3,"propertyNames":{"maxLength":0}}`, `{`, true},
+		{`{"type":"object","minProperties":3,"patternProperties":{"^[ab]$":{}},"additionalProperties":false}`, `{`, true},
+		{`{"type":"object","minProperties":3,"properties":{"a":{}}}`, `{"a":1`, false},
+		{`{"type":"object","minProperties":1,"propertyNames":{"maxLength":3}}`, `{`, false},
+	} {
+		a := compileT(t, c.schema, Options{})
+		s := a.Start()
+		for i := range len(c.text) {
+			var err error
+			if s, err = a.Step(s, c.text[i]); err != nil || s == 0 {
+				t.Fatalf("%s: %s: byte %d, %v", c.schema, c.text, i, err)
+			}
+		}
+		if n := a.Undecided(); n > 0 != c.undecided {
+			t.Errorf("%s: %d undecided", c.schema, n)
+		}
+	}
+}

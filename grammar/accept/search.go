@@ -247,10 +247,14 @@ func (l *liveness) object(r remains, list []expr) answer {
 				continue
 			}
 			k := uint64(1)
-			if w == 0 { // not known how many keys it has; usually no end of them
+			a := l.member(r, list, lacks, id, nil)
+			if w == 0 { // no end of keys, or as few as a pattern leaves
 				k = want
+				if want > 1 && len(r.reader.texts) > 0 {
+					a = worse(a, perhaps)
+				}
 			}
-			switch l.member(r, list, lacks, id, nil) {
+			switch a {
 			case surely:
 				sure += k
 				got += k
