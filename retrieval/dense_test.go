@@ -326,13 +326,18 @@ func TestEveryWishGetsATool(t *testing.T) {
 	}
 }
 
-// A tool of another kind is added to the catalog: what was found before keeps its
-// order. All words become rarer alike by it, so that near ties may change places.
+// A tool of another kind is added to a catalog of a hundred and more: what was
+// found before keeps its order. All words become rarer alike by it, so that near
+// ties may change places; among a handful of tools, where a word that nearly all
+// of them have becomes one that tells them apart, others may, too.
 func TestUnrelatedToolChangesNoOrder(t *testing.T) {
 	const tie = 0.05
 	space := toySpace(64)
 	rapid.Check(t, func(t *rapid.T) {
 		tools := toolsGen().Draw(t, "catalog")
+		for i := range 100 {
+			tools = append(tools, Tool{Name: fmt.Sprintf("filler%c%c", 'a'+i/26, 'a'+i%26), Description: fmt.Sprintf("Keeps whatever%d elsewhere%d.", i, i)})
+		}
 		word := rapid.SampledFrom(testWords).Draw(t, "word")
 		one := spaceIndexOf(t, tools, space)
 		two := spaceIndexOf(t, append(slices.Clone(tools), Tool{Name: "zzz", Description: "qqq"}), space)
