@@ -103,7 +103,7 @@ func (b *grammarBench) run(cmd *cobra.Command) error {
 	if len(cases) == 0 {
 		return &usageError{fmt.Errorf("bench grammar: no schema in --subset %s", strings.Join(b.subsets, ",")), "a subset is a folder of DIR"}
 	}
-	compile, err := b.compiler(v, documents)
+	compile, err := b.compiler(cmd.Context(), v, documents)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func draftOf(name string) (accept.Draft, error) {
 }
 
 // compiler is how a language is compiled.
-func (b *grammarBench) compiler(v *token.Vocabulary, documents map[string][]byte) (func(grammarbench.Case) (*token.Grammar, error), error) {
+func (b *grammarBench) compiler(ctx context.Context, v *token.Vocabulary, documents map[string][]byte) (func(grammarbench.Case) (*token.Grammar, error), error) {
 	draft, err := draftOf(b.draft)
 	if err != nil {
 		return nil, err
@@ -220,11 +220,13 @@ func (b *grammarBench) compiler(v *token.Vocabulary, documents map[string][]byte
 		return func(c grammarbench.Case) (*token.Grammar, error) {
 			o := accept.Options{Draft: draft, Formats: b.formats && c.Formats, Documents: documents}
 			if b.draft == "" && c.Draft != "" {
-				if o.Draft, err = draftOf(strings.TrimPrefix(c.Draft, "draft")); err != nil {
+				d, err := draftOf(strings.TrimPrefix(c.Draft, "draft"))
+				if err != nil {
 					return nil, err
 				}
+				o.Draft = d
 			}
-			g, err := accept.Tokens(context.Background(), v, c.Schema, o, 0)
+			g, err := accept.Tokens(ctx, v, c.Schema, o, 0)
 			var no *accept.RefusedError
 			if errors.As(err, &no) {
 				return nil, &grammarbench.Refused{Path: no.Path, Keyword: no.Keyword, Reason: no.Reason}
