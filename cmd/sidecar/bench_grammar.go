@@ -57,7 +57,7 @@ official form, and remotes beside the tests are given as documents.`,
 	f.StringVar(&b.file, "json", "", "write the report to `FILE`, - for standard output")
 	f.StringVar(&b.out, "out", "table", "what is printed: table, markdown or none")
 	f.StringVar(&b.language, "language", "accept", "accept: what a schema says, or gen: what a model is held to")
-	f.StringVar(&b.draft, "draft", "", "draft of schemas that don't say: 2020-12, 2019-09, 7, 6 or 4 (default: 2020-12, or what the suite's folder says)")
+	f.StringVar(&b.draft, "draft", "", "draft of schemas that don't say: 2020-12, 2019-09, 7, 6, 4 or openapi-3.1 (default: 2020-12, or what the suite's folder says)")
 	f.StringSliceVar(&b.subsets, "subset", nil, "only files below these `FOLDERS` of DIR")
 	f.BoolVar(&b.formats, "formats", true, "format asserts; a suite's file says itself")
 	f.BoolVar(&b.peers, "peers", false, "measure xgrammar, llguidance and outlines-core on the same tokens (see make peers)")
