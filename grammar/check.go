@@ -233,8 +233,34 @@ func (c *cause) before(d *cause) bool {
 
 func (c *cause) misfit(root *jsontext.Value) *Misfit {
 	m := &Misfit{Offset: -1, kind: c.err.ErrorKind, schema: c.err.SchemaURL}
+	m.locate(root, c.err.InstanceLocation)
+	m.ErrorType, m.Message, m.Expected = explain(c.err.ErrorKind)
+	return m
+}
+
+// MisfitAt is what a judge says that knows no more than where a text stops
+// fitting: at a byte of the value at a JSON pointer.
+func MisfitAt(text []byte, offset int, pointer, why, expected string) *Misfit {
+	m := &Misfit{ErrorType: "schema", Message: why, Expected: expected, Offset: offset}
+	root, err := jsontext.Parse(text, maxJSONDepth)
+	if err != nil { // what is at the pointer has no end, then
+		root = nil
+	}
+	var toks []string
+	if pointer != "" {
+		toks = strings.Split(pointer[1:], "/")
+	}
+	for i, tok := range toks {
+		toks[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(tok)
+	}
+	m.locate(root, toks)
+	return m
+}
+
+// locate sets the place of a misfit in the arguments, and the value there.
+func (m *Misfit) locate(root *jsontext.Value, toks []string) {
 	at := root
-	for _, tok := range c.err.InstanceLocation {
+	for _, tok := range toks {
 		m.Loc += "/" + escapePointer(tok)
 		if at != nil && at.Kind == '[' {
 			if i, err := strconv.Atoi(tok); err == nil {
@@ -248,8 +274,6 @@ func (c *cause) misfit(root *jsontext.Value) *Misfit {
 	if at != nil {
 		m.InputValue = clip(at)
 	}
-	m.ErrorType, m.Message, m.Expected = explain(c.err.ErrorKind)
-	return m
 }
 
 func explain(k jsonschema.ErrorKind) (code, message, expected string) {

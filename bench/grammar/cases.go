@@ -30,7 +30,7 @@ type Test struct {
 }
 
 type test struct {
-	Valid bool
+	Valid *bool
 	Data  json.RawMessage
 }
 
@@ -83,7 +83,7 @@ func Suite(dir string) (cases []Case, documents map[string][]byte, err error) {
 				return err
 			}
 			for _, part := range strings.Split(whole, "/") {
-				if strings.HasPrefix(part, "draft") {
+				if strings.HasPrefix(part, "draft") && len(part) > 5 && part[5] >= '0' && part[5] <= '9' {
 					c.Draft = part
 				}
 			}
@@ -114,11 +114,14 @@ func Suite(dir string) (cases []Case, documents map[string][]byte, err error) {
 func newCase(name string, schema json.RawMessage, tests []test) (Case, error) {
 	c := Case{File: name, Schema: schema}
 	for i, t := range tests {
+		if t.Valid == nil || t.Data == nil {
+			return c, fmt.Errorf("%s: test %d: a test is {valid,data}", name, i)
+		}
 		var text bytes.Buffer
 		if err := json.Compact(&text, t.Data); err != nil {
 			return c, fmt.Errorf("%s: test %d: %w", name, i, err)
 		}
-		c.Tests = append(c.Tests, Test{t.Valid, text.Bytes()})
+		c.Tests = append(c.Tests, Test{*t.Valid, text.Bytes()})
 	}
 	return c, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -56,7 +57,7 @@ official form, and remotes beside the tests are given as documents.`,
 	f.StringVar(&b.file, "json", "", "write the report to `FILE`, - for standard output")
 	f.StringVar(&b.out, "out", "table", "what is printed: table, markdown or none")
 	f.StringVar(&b.language, "language", "accept", "accept: what a schema says, or gen: what a model is held to")
-	f.StringVar(&b.draft, "draft", "", "draft of schemas that don't say: 2020-12, 2019-09, 7, 6 or 4 (default: 2020-12, or what the suite's folder says)")
+	f.StringVar(&b.draft, "draft", "", "draft of schemas that don't say: 2020-12, 2019-09, 7, 6, 4 or openapi-3.1 (default: 2020-12, or what the suite's folder says)")
 	f.StringSliceVar(&b.subsets, "subset", nil, "only files below these `FOLDERS` of DIR")
 	f.BoolVar(&b.formats, "formats", true, "format asserts; a suite's file says itself")
 	f.BoolVar(&b.peers, "peers", false, "measure xgrammar, llguidance and outlines-core on the same tokens (see make peers)")
@@ -102,7 +103,7 @@ func (b *grammarBench) run(cmd *cobra.Command) error {
 	if len(cases) == 0 {
 		return &usageError{fmt.Errorf("bench grammar: no schema in --subset %s", strings.Join(b.subsets, ",")), "a subset is a folder of DIR"}
 	}
-	compile, err := b.compiler(v, documents)
+	compile, err := b.compiler(cmd.Context(), v, documents)
 	if err != nil {
 		return err
 	}
@@ -111,21 +112,30 @@ func (b *grammarBench) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		return b.write(cmd, r)
+		if err := b.write(cmd, r); err != nil {
+			return err
+		}
+		return b.print(cmd, r)
 	}
-	for i := range cases { // each alone; the file holds the last one's report
+	type alone struct {
+		File string `json:"file"`
+		*grammarbench.Report
+	}
+	var all []alone
+	for i := range cases {
 		r, err := b.measure(cmd, v, path, compile, cases[i:i+1])
 		if err != nil {
 			return err
 		}
 		if b.out != "none" {
-			fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", cases[i].File)
+			fmt.Fprintf(b.table(cmd), "\n%s\n", cases[i].File)
 		}
-		if err := b.write(cmd, r); err != nil {
+		if err := b.print(cmd, r); err != nil {
 			return err
 		}
+		all = append(all, alone{cases[i].File, r})
 	}
-	return nil
+	return b.write(cmd, all)
 }
 
 func (b *grammarBench) measure(cmd *cobra.Command, v *token.Vocabulary, path string, compile func(grammarbench.Case) (*token.Grammar, error), cases []grammarbench.Case) (*grammarbench.Report, error) {
@@ -139,30 +149,34 @@ func (b *grammarBench) measure(cmd *cobra.Command, v *token.Vocabulary, path str
 	return r, nil
 }
 
-func (b *grammarBench) write(cmd *cobra.Command, r *grammarbench.Report) error {
-	table := cmd.OutOrStdout()
+// write writes what was measured to the file that was asked for.
+func (b *grammarBench) write(cmd *cobra.Command, report any) error {
+	switch b.file {
+	case "":
+		return nil
+	case "-":
+		return writeJSON(cmd.OutOrStdout(), report)
+	}
+	raw, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(b.file, append(raw, '\n'), 0o644)
+}
+
+// table is where tables go: not into the JSON.
+func (b *grammarBench) table(cmd *cobra.Command) io.Writer {
 	if b.file == "-" {
-		table = cmd.ErrOrStderr()
-		if err := writeJSON(cmd.OutOrStdout(), r); err != nil {
-			return err
-		}
-	} else if b.file != "" {
-		raw, err := json.MarshalIndent(r, "", "  ")
-		if err == nil {
-			err = os.WriteFile(b.file, append(raw, '\n'), 0o644)
-		}
-		if err != nil {
-			return err
-		}
+		return cmd.ErrOrStderr()
 	}
-	var err error
-	switch b.out {
-	case "table":
-		err = grammarbench.Table(table, r, false)
-	case "markdown":
-		err = grammarbench.Table(table, r, true)
+	return cmd.OutOrStdout()
+}
+
+func (b *grammarBench) print(cmd *cobra.Command, r *grammarbench.Report) error {
+	if b.out == "none" {
+		return nil
 	}
-	return err
+	return grammarbench.Table(b.table(cmd), r, b.out == "markdown")
 }
 
 // openVocabulary loads a tokenizer, with the tokens of models that end a turn.
@@ -196,7 +210,7 @@ func draftOf(name string) (accept.Draft, error) {
 }
 
 // compiler is how a language is compiled.
-func (b *grammarBench) compiler(v *token.Vocabulary, documents map[string][]byte) (func(grammarbench.Case) (*token.Grammar, error), error) {
+func (b *grammarBench) compiler(ctx context.Context, v *token.Vocabulary, documents map[string][]byte) (func(grammarbench.Case) (*token.Grammar, error), error) {
 	draft, err := draftOf(b.draft)
 	if err != nil {
 		return nil, err
@@ -206,11 +220,13 @@ func (b *grammarBench) compiler(v *token.Vocabulary, documents map[string][]byte
 		return func(c grammarbench.Case) (*token.Grammar, error) {
 			o := accept.Options{Draft: draft, Formats: b.formats && c.Formats, Documents: documents}
 			if b.draft == "" && c.Draft != "" {
-				if o.Draft, err = draftOf(strings.TrimPrefix(c.Draft, "draft")); err != nil {
+				d, err := draftOf(strings.TrimPrefix(c.Draft, "draft"))
+				if err != nil {
 					return nil, err
 				}
+				o.Draft = d
 			}
-			g, err := accept.Tokens(context.Background(), v, c.Schema, o, 0)
+			g, err := accept.Tokens(ctx, v, c.Schema, o, 0)
 			var no *accept.RefusedError
 			if errors.As(err, &no) {
 				return nil, &grammarbench.Refused{Path: no.Path, Keyword: no.Keyword, Reason: no.Reason}

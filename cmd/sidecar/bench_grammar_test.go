@@ -81,11 +81,22 @@ func TestBenchGrammar(t *testing.T) {
 		t.Errorf("suite from above: %+v", r)
 	}
 
+	// A folder of any name that begins with draft says nothing of the draft.
+	write("drafts/x.json", `[{"schema":{"prefixItems":[{"type":"null"}]},"tests":[{"valid":true,"data":null},{"valid":false,"data":[1]}]}]`)
+	run("--suite", filepath.Join(dir, "drafts"))
+	if r.Schemas != 1 || r.SchemasRight != 1 || len(r.Refused) != 0 {
+		t.Errorf("a folder named drafts: %+v", r)
+	}
+	write("unlabelled/x.json", `{"schema":{},"tests":[{"valid":true,"data":1},{"data":1}]}`)
+	write("empty/x.json", `{"schema":{},"tests":[{"valid":true}]}`)
+
 	for _, x := range []struct {
 		args  []string
 		want  string
 		usage bool
 	}{
+		{[]string{"--schemas", filepath.Join(dir, "unlabelled")}, "x.json: test 1: a test is {valid,data}", false},
+		{[]string{"--schemas", filepath.Join(dir, "empty")}, "x.json: test 0: a test is {valid,data}", false},
 		{nil, "give one of --schemas, --suite and --slow", true},
 		{[]string{"--schemas", dir, "--suite", dir}, "give one of", true},
 		{[]string{"--schemas", filepath.Join(dir, "suite/tests")}, "cannot unmarshal array", false},

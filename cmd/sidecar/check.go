@@ -25,6 +25,7 @@ func newCheckCmd() *cobra.Command {
 		tool    string
 		sources []string
 		world   string
+		draft   string
 		formats bool
 		asJSON  bool
 	)
@@ -62,6 +63,10 @@ schema says and isn't judged, format above all, is named.`,
 			default:
 				return &usageError{fmt.Errorf("check: --world %s", world), "give open or closed"}
 			}
+			d, err := draftOf(draft)
+			if err != nil {
+				return err
+			}
 			var raw []byte
 			if r.tool {
 				c, err := openCatalogs(cmd.Context(), sources, cmd.ErrOrStderr())
@@ -87,7 +92,7 @@ schema says and isn't judged, format above all, is named.`,
 			c, err := grammar.Judge(grammar.Tool{Name: r.Name, Schema: raw}, w)
 			if !r.tool && w == grammar.Open {
 				// The envelope's judge reads fewer schemas than the automaton.
-				r.automaton, err = accept.Compile(cmd.Context(), raw, accept.Options{Formats: formats})
+				r.automaton, err = accept.Compile(cmd.Context(), raw, accept.Options{Draft: d, Formats: formats})
 			}
 			if err != nil {
 				return fmt.Errorf("check: can't be judged: %w", err)
@@ -127,6 +132,7 @@ schema says and isn't judged, format above all, is named.`,
 	f.StringVar(&tool, "tool", "", "`NAME` of a tool of the catalog")
 	f.StringArrayVar(&sources, "catalog", []string{"demo"}, "catalog of the tool: demo, FILE or DIR; may be repeated")
 	f.StringVar(&world, "world", "", "open or closed: whether silent objects let undeclared keys through (default: closed for a tool, open for a schema)")
+	f.StringVar(&draft, "draft", "", "draft of a --schema without $schema, in the open world: 2020-12, 2019-09, 7, 6, 4 or openapi-3.1 (default: 2020-12)")
 	f.BoolVar(&formats, "formats", false, "with --schema in the open world: format asserts instead of being an annotation")
 	f.BoolVar(&asJSON, "json", false, "write JSON")
 	return cmd
@@ -235,7 +241,7 @@ func (r *checkReport) follow(c *grammar.Checked, path string, text []byte) check
 		misfits = c.Misfits(text, false)
 	}
 	if len(misfits) == 0 { // only the automaton knows
-		misfits = []*grammar.Misfit{{Loc: stop.Pointer, ErrorType: "schema", Message: stop.Why, Expected: x.Want, Offset: stop.Offset}}
+		misfits = []*grammar.Misfit{grammar.MisfitAt(text, stop.Offset, stop.Pointer, stop.Why, x.Want)}
 	}
 	x.Envelope = grammar.Envelope(r.Name, misfits...)
 	return x

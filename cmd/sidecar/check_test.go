@@ -60,6 +60,21 @@ func TestCheckAutomaton(t *testing.T) {
 			t.Errorf("%s %s: %+v, offset %d", x.stdin, x.flag, got, at)
 		}
 	}
+	schema = writeFile(t, "schema.json", `{"items":{"properties":{"a/b":{"items":{"format":"ipv4"}}}}}`)
+	out, _, _ := runCommand(t, `[{},{"a/b":["1.2.3.4","1.2.3"]}]`, "check", "--schema", schema, "--formats")
+	if want := `"loc":[1,"a/b",1],"input_value":"1.2.3","error_type":"schema",`; !strings.Contains(out, want) {
+		t.Errorf("got %s want %s", out, want)
+	}
+	bound := writeFile(t, "schema.json", `{"minimum":1,"exclusiveMinimum":true}`)
+	if out, _, err := runCommand(t, "1", "check", "--schema", bound, "--draft", "4"); err == nil || !strings.Contains(out, "does not fit") {
+		t.Errorf("draft 4: %v\n%s", err, out)
+	}
+	if _, _, err := runCommand(t, "1", "check", "--schema", bound); err == nil || !strings.Contains(err.Error(), "exclusiveMinimum") {
+		t.Errorf("2020-12: %v", err)
+	}
+	if out, _, err := runCommand(t, `{"a":1,"\u0061":2}`, "check", "--schema", writeFile(t, "s.json", `{}`)); err == nil || !strings.Contains(out, "duplicate_key") {
+		t.Errorf("a key twice: %v\n%s", err, out)
+	}
 }
 
 func TestCheckTool(t *testing.T) {
@@ -117,6 +132,7 @@ func TestCheckErrors(t *testing.T) {
 		{[]string{"--schema", writeFile(t, "s.json", "null")}, "a schema is an object, true or false", false},
 		{[]string{"--schema", writeFile(t, "s.json", "{}"), "nope.json"}, "check: nope.json: no such file or directory", false},
 		{[]string{"--schema", writeFile(t, "s.json", "{}"), "--world", "flat"}, "check: --world flat", true},
+		{[]string{"--schema", writeFile(t, "s.json", "{}"), "--draft", "3"}, `draft "3"`, true},
 		{[]string{"--tool", "nope"}, "check: no tool nope in demo", true},
 		{[]string{"--tool", "x", "--catalog", "nope.json"}, "catalog nope.json: no such file or directory", true},
 	} {

@@ -3,6 +3,7 @@ package accept
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -139,6 +140,10 @@ func TestStop(t *testing.T) {
 		{`{"uniqueItems":true,"items":{"enum":["a","b"]}}`, `["a","b",`, 8, "/1", "']'"},
 		{`{"uniqueItems":true,"items":{"enum":["a","b"]}}`, `["a","a`, 6, "/1", `"b"`},
 		{`{"maxItems":1}`, `[1,`, 2, "/0", "']'"},
+		{`{"additionalProperties":{"type":"null"}}`, `{"aaab":1`, 8, "/aaab", "null"},
+		{`{}`, `{"aab":{"aab":1,"b":2},"acb":1,"\u0061ab":2}`, 40, "", ""},
+		{`{"properties":{"a":{}}}`, `{"a":1,"a":2}`, 9, "", ""},
+		{`{"minProperties":3,"propertyNames":{"pattern":"^[ab]$"}}`, `{"a":1,"a":1,"a":1}`, 9, "", ""},
 		{`{"properties":{"a":{"$ref":"#"}},"required":["a"],"type":"object"}`, `{`, 0, "", ""},
 		{`{"oneOf":[{"properties":{"k":{"const":"a"}},"required":["k","va"]},{"properties":{"k":{"const":"b"}},"required":["k"],"not":{"required":["va"]}}]}`,
 			`{"va":1,"k":"b`, 13, "/k", `"a"`},
@@ -197,6 +202,11 @@ func TestMemory(t *testing.T) {
 	if err := a.Check([]byte(text + "]")); err == nil {
 		t.Error("accepts two ends")
 	}
+	twice := `["` + strings.Repeat("x", 20_000) + `",{"a":1,"a":1}]`
+	var stop *StopError
+	if err := compileT(t, `{"items":{"maxLength":1000000}}`, Options{Limits: Limits{Memory: 1 << 20}}).Check([]byte(twice)); !errors.As(err, &stop) || stop.Offset != len(twice)-5 {
+		t.Errorf("a key twice: %v", err)
+	}
 	s := a.Start()
 	var err error
 	for i := 0; i < len(text) && err == nil; i++ {
@@ -211,6 +221,32 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestEffort: what all steps of a text may cost is bounded, however little each
+// of them does; but a text may be long.
+func TestEffort(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"unevaluatedProperties":false,"anyOf":[true`)
+	for i := range 100 {
+		fmt.Fprintf(&b, `,{"properties":{"k%d":true},"required":["k%d"]}`, i, i)
+	}
+	limits := Limits{Effort: 10_000}
+	text := `{"k1":1,"k2":2,"k3":3,"k4":4,"k5":5,"k6":6,"k7":7,"k8":8}`
+	a := compileT(t, b.String()+`]}`, Options{Limits: limits})
+	var limit *LimitError
+	for range 2 {
+		if err := a.Check([]byte(text)); !errors.As(err, &limit) || limit.Limit != "effort" {
+			t.Errorf("got %v", err)
+		}
+	}
+	if err := a.Check([]byte(`{"k1":1}`)); err != nil {
+		t.Error(err)
+	}
+	a = compileT(t, `{"maxLength":1000000,"pattern":"^[a-z]+$"}`, Options{Limits: limits})
+	if err := a.Check([]byte(`"` + strings.Repeat("x", 100_000) + `"`)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -221,5 +257,31 @@ func TestCancel(t *testing.T) {
 	defer cancel()
 	if _, err := Compile(ctx, []byte(hostile()["50k properties"][0]), Options{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestUndecided: a state that can't be completed, and that the search takes for
+// alive, is counted.
+func TestUndecided(t *testing.T) {
+	for _, c := range []struct {
+		schema, text string
+		undecided    bool
+	}{
+		{`{"type":"object","minProperties":3,"propertyNames":{"maxLength":0}}`, `{`, true},
+		{`{"type":"object","minProperties":3,"patternProperties":{"^[ab]$":{}},"additionalProperties":false}`, `{`, true},
+		{`{"type":"object","minProperties":3,"properties":{"a":{}}}`, `{"a":1`, false},
+		{`{"type":"object","minProperties":1,"propertyNames":{"maxLength":3}}`, `{`, false},
+	} {
+		a := compileT(t, c.schema, Options{})
+		s := a.Start()
+		for i := range len(c.text) {
+			var err error
+			if s, err = a.Step(s, c.text[i]); err != nil || s == 0 {
+				t.Fatalf("%s: %s: byte %d, %v", c.schema, c.text, i, err)
+			}
+		}
+		if n := a.Undecided(); n > 0 != c.undecided {
+			t.Errorf("%s: %d undecided", c.schema, n)
+		}
 	}
 }

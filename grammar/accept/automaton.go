@@ -80,7 +80,7 @@ func build(ctx context.Context, schema []byte, o Options) (*machine, error) {
 		return nil, err
 	}
 	m := newMachine(l.limits)
-	m.x.nodes = slices.Grow(m.x.nodes, min(3*l.values, 1<<16))
+	m.x.nodes = slices.Grow(m.x.nodes, min(3*l.schemas, 1<<16))
 	b := &builder{l: l, m: m, x: m.x, done: map[buildKey]*built{}}
 	m.root, err = b.root(r)
 	return m, err
@@ -94,26 +94,30 @@ func (a *Automaton) row(s State) *row {
 }
 
 // Step is the state after one more byte. The error is a *LimitError.
-func (a *Automaton) Step(s State, b byte) (State, error) { return a.stepIn(s, b, a.limits.Memory) }
+func (a *Automaton) Step(s State, b byte) (State, error) {
+	n, _, err := a.stepIn(s, b, a.limits.Memory)
+	return n, err
+}
 
-func (a *Automaton) stepIn(s State, b byte, room int) (State, error) {
+// stepIn also tells how many formulas were looked at: none if the way was known.
+func (a *Automaton) stepIn(s State, b byte, room int) (n State, work int, err error) {
 	if s == 0 {
-		return 0, nil
+		return 0, 0, nil
 	}
 	if p := a.row(s).next[b>>5].Load(); p != nil {
 		switch n := p[b&31].Load(); n {
 		case 0:
 		case toDead:
-			return 0, nil
+			return 0, 0, nil
 		default:
-			return State(n), nil
+			return State(n), 0, nil
 		}
 	}
 	return a.step(s, b, room)
 }
 
 // step makes the state that b leads to, if less than room bytes are kept.
-func (a *Automaton) step(s State, b byte, room int) (State, error) {
+func (a *Automaton) step(s State, b byte, room int) (n State, work int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.row(s)
@@ -121,27 +125,27 @@ func (a *Automaton) step(s State, b byte, room int) (State, error) {
 		switch n := p[b&31].Load(); n {
 		case 0:
 		case toDead:
-			return 0, nil
+			return 0, 0, nil
 		default:
-			return State(n), nil
+			return State(n), 0, nil
 		}
 	}
 	if a.made%64 == 0 {
 		a.kept = a.bytes + a.m.bytes()
 	}
 	if a.made++; a.kept > room {
-		return 0, &LimitError{"memory", room}
+		return 0, 0, &LimitError{"memory", room}
 	}
-	a.m.work = 0
+	a.m.work, a.m.effort = 0, 0
 	c, err := a.m.step(r.config, b)
 	if err != nil {
-		return 0, err
+		return 0, a.m.work, err
 	}
 	n, met := a.states[c]
 	if !met {
 		alive := a.m.alive(c)
 		if err := a.m.exceeded(); err != nil {
-			return 0, err
+			return 0, a.m.work, err
 		}
 		if alive {
 			n = a.intern(c)
@@ -161,7 +165,7 @@ func (a *Automaton) step(s State, b byte, room int) (State, error) {
 	} else {
 		p[b&31].Store(uint32(n))
 	}
-	return n, nil
+	return n, a.m.work + a.m.effort, nil
 }
 
 // intern gives the state of a config that is alive.

@@ -116,6 +116,9 @@ func (b *builder) schema(p place, in uint64) (expr, error) {
 	if b.x.parts > b.l.limits.Formulas {
 		return no, &LimitError{"formulas", b.l.limits.Formulas}
 	}
+	if len(b.done) > b.l.schemas+b.l.limits.Scopes {
+		return no, &LimitError{"scopes", b.l.limits.Scopes}
+	}
 	if len(b.done)&0x3FF == 0x3FF {
 		if err := b.l.ctx.Err(); err != nil {
 			return no, err
@@ -447,15 +450,16 @@ func (b *builder) combined(p place, in uint64, add func(expr)) error {
 		name string
 		of   func(...expr) expr
 	}{{"allOf", x.and}, {"anyOf", x.or}, {"oneOf", x.one}} {
-		if p.get(k.name) == nil {
+		v := p.get(k.name)
+		if v == nil {
 			continue
+		}
+		if len(v.Items()) > b.l.limits.Width {
+			return &LimitError{"width", b.l.limits.Width}
 		}
 		es, err := b.list(p, in, k.name)
 		if err != nil {
 			return err
-		}
-		if len(es) > b.l.limits.Width {
-			return &LimitError{"width", b.l.limits.Width}
 		}
 		add(k.of(es...))
 	}

@@ -17,9 +17,9 @@
 // rules; draft.go has the table of keywords, load.go finds what references mean.
 //
 // As in encoding/json half a surrogate pair in an escape is U+FFFD; bytes that
-// aren't UTF-8 are refused. A key that the schema names, and that stands twice
-// in an object, is refused; another key may come twice here and is left to
-// readers of whole texts. 1.0 is an integer in every draft.
+// aren't UTF-8 are refused. A key may stand in an object once: Check and a
+// Follower see to that, while states know it only of keys that the schema names.
+// 1.0 is an integer in every draft.
 //
 // Refused by name: schemas that are malformed, that refer to themselves without
 // going into the value, or to documents that aren't given, metaschemas that

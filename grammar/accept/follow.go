@@ -38,7 +38,7 @@ func (a *Automaton) Check(text []byte) error {
 	f := a.NewFollower()
 	err := f.Feed(text)
 	var limit *LimitError
-	if errors.As(err, &limit) {
+	if errors.As(err, &limit) && limit.Limit != "effort" {
 		return a.checkAlone(text)
 	}
 	if err != nil {
@@ -56,8 +56,9 @@ func (a *Automaton) checkAlone(text []byte) error {
 	var at trace
 	c := m.start()
 	stop := func(i int, why string) error { return &StopError{Offset: i, Pointer: at.path(), Why: why} }
+	effort := 0
 	for i, b := range text {
-		m.work = 0
+		m.work, m.effort = 0, 0
 		next, err := m.step(c, b)
 		if err != nil {
 			return err
@@ -69,10 +70,12 @@ func (a *Automaton) checkAlone(text []byte) error {
 		if err := m.exceeded(); err != nil {
 			return err
 		}
-		if !fits {
+		if effort = max(0, effort+m.work+m.effort-freeEffort); effort > a.limits.Effort {
+			return &LimitError{"effort", a.limits.Effort}
+		}
+		if !fits || !at.follow(c.mode, next.mode, b) {
 			return stop(i, at.why(c.mode, b, a.limits.Depth))
 		}
-		at.follow(c.mode, next.mode, b)
 		c = next
 	}
 	if !m.accepting(c) {
@@ -81,6 +84,11 @@ func (a *Automaton) checkAlone(text []byte) error {
 	return nil
 }
 
+// freeEffort is what a byte may cost and not count for Limits.Effort, so that
+// a text may be long: within a string whose length counts, every character is a
+// step that nobody took before.
+const freeEffort = 16
+
 const endsHere = "the text ends here"
 
 // A Follower reads a text as it comes.
@@ -88,6 +96,7 @@ type Follower struct {
 	a      *Automaton
 	at     State
 	offset int
+	effort int // formulas looked at so far that count for the limit
 	err    error
 	trace
 }
@@ -104,6 +113,7 @@ type level struct {
 	key    string
 	named  bool // object: key is that of a member being read
 	index  int
+	keys   map[string]bool // object: what stood before
 }
 
 // NewFollower begins a text.
@@ -124,16 +134,17 @@ func (f *Follower) Feed(text []byte) error {
 		return f.stop("no value fits the schema")
 	}
 	for _, b := range text {
-		s, err := f.a.stepIn(f.at, b, f.a.limits.Memory/2)
+		s, work, err := f.a.stepIn(f.at, b, f.a.limits.Memory/2)
+		if f.effort = max(0, f.effort+work-freeEffort); err == nil && f.effort > f.a.limits.Effort {
+			err = &LimitError{"effort", f.a.limits.Effort}
+		}
 		if err != nil {
 			f.err = err
 			return err
 		}
-		if s == 0 {
-			return f.stop(f.why(f.a.row(f.at).mode, b, f.a.limits.Depth))
-		}
-		if s != f.at || b == ',' {
-			f.follow(f.a.row(f.at).mode, f.a.row(s).mode, b)
+		from := f.a.row(f.at).mode
+		if s == 0 || (s != f.at || b == ',' || from == inKey) && !f.follow(from, f.a.row(s).mode, b) {
+			return f.stop(f.why(from, b, f.a.limits.Depth))
 		}
 		f.at = s
 		f.offset++
@@ -157,21 +168,31 @@ func (f *Follower) stop(why string) error {
 	return f.err
 }
 
-// follow keeps levels: byte b led from one mode to the other.
-func (f *trace) follow(from, to mode, b byte) {
+// follow keeps levels: byte b led from one mode to the other. It is false where
+// a key ends that stood in the object before.
+func (f *trace) follow(from, to mode, b byte) bool {
 	switch from {
 	case inString, inNull, inTrue, inFalse:
-		return
+		return true
 	case inKey:
 		f.key = append(f.key, b)
-		if to == atColon {
-			key, err := jsontext.NewReader(f.key, 0).String()
-			if err == nil {
-				l := &f.levels[len(f.levels)-1]
-				l.key, l.named = key, true
-			}
+		if to != atColon {
+			return true
 		}
-		return
+		key, err := jsontext.NewReader(f.key, 0).String()
+		if err != nil {
+			return true
+		}
+		l := &f.levels[len(f.levels)-1]
+		if l.keys[key] {
+			return false
+		}
+		if l.keys == nil {
+			l.keys = map[string]bool{}
+		}
+		l.keys[key] = true
+		l.key, l.named = key, true
+		return true
 	}
 	switch b {
 	case '{', '[':
@@ -187,6 +208,7 @@ func (f *trace) follow(from, to mode, b byte) {
 			f.key = append(f.key[:0], '"')
 		}
 	}
+	return true
 }
 
 // Path is a JSON pointer to the value that comes next or is being read.

@@ -149,6 +149,33 @@ func hostile() map[string][2]string {
 		fmt.Fprintf(&b, `,"d%d":{"allOf":[{"required":["a%d"]},{"$ref":"#/$defs/d%d"}]}`, i, i, i+1)
 	}
 	all["a row of 9,000 allOf"] = [2]string{b.String() + "}}", ""}
+	b.Reset()
+	b.WriteString(`{"$id":"http://r/","allOf":[true`)
+	for i := range 14 {
+		fmt.Fprintf(&b, `,{"$ref":"s%d"}`, i)
+	}
+	b.WriteString(`],"$defs":{"x":true`)
+	for i := range 14 {
+		fmt.Fprintf(&b, `,"d%d":{"$id":"s%d","$dynamicAnchor":"n%d","items":{"$dynamicRef":"#n%d"},"properties":{"x":true`, i, i, i, i)
+		for j := range 14 {
+			fmt.Fprintf(&b, `,"x%d":{"$ref":"s%d"}`, j, j)
+		}
+		b.WriteString(`}}`)
+	}
+	all["2^14 scopes of dynamic references"] = [2]string{b.String() + `}}`, `1`}
+	var names, members []string
+	for i := range 20_000 {
+		names = append(names, fmt.Sprintf(`"k%d"`, i))
+		members = append(members, names[i]+`:1`)
+	}
+	all["20k required keys in a text"] = [2]string{`{"additionalProperties":{"type":"integer"},"required":[` + strings.Join(names, ",") + `]}`, `{` + strings.Join(members, ",") + `}`}
+	b.Reset()
+	b.WriteString(`{"unevaluatedProperties":false,"anyOf":[true`)
+	for i := range 3000 {
+		fmt.Fprintf(&b, `,{"properties":{"k%d":true},"required":["k%d"]}`, i, i)
+	}
+	all["3,000 alternatives and a text of 200 keys"] = [2]string{b.String() + `]}`, `{` + strings.Join(members[:200], ",") + `}`}
+	all["a million alternatives"] = [2]string{`{"oneOf":[{}` + strings.Repeat(`,{}`, 1_000_000) + `]}`, ""}
 	all["a long text"] = [2]string{`{"type":"string","maxLength":1000000}`, `"` + strings.Repeat("é", 100_000) + `"`}
 	all["a long array"] = [2]string{`{"type":"array","maxItems":1000000,"items":{"type":"integer"}}`, `[` + strings.Repeat("12,", 50_000) + `1]`}
 	all["a deep text"] = [2]string{`{}`, strings.Repeat("[", 512) + strings.Repeat("]", 512)}

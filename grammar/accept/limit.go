@@ -7,10 +7,12 @@ import "fmt"
 type Limits struct {
 	Bytes    int // of one schema document; 4 MiB
 	Nesting  int // of a schema document; 512
-	Values   int // JSON values in all documents of a schema together; 1,000,000
+	Values   int // JSON values in all documents of a schema together; 200,000
+	Scopes   int // schemas that are read once more because $dynamicRef means something else in them; 2,000
 	Formulas int // that a schema is turned into, with their parts; 2,000,000
-	Width    int // parts of one formula after it was simplified; 100,000
+	Width    int // schemas of one allOf, anyOf or oneOf; 100,000
 	Work     int // formulas looked at in one step from byte to byte; 1,000,000
+	Effort   int // formulas looked at in all steps of one text, beside 16 for each byte; 5,000,000
 	Memory   int // bytes kept of what using the automaton found out; 64 MiB
 	Depth    int // of brackets in a text that is judged; 512
 	Search   int // steps of one search whether a text can still be completed; 2,000
@@ -21,7 +23,7 @@ func (l Limits) orDefault() Limits {
 		at *int
 		to int
 	}{
-		{&l.Bytes, 4 << 20}, {&l.Nesting, 512}, {&l.Values, 1e6}, {&l.Formulas, 2e6}, {&l.Width, 1e5}, {&l.Work, 1e6},
+		{&l.Bytes, 4 << 20}, {&l.Nesting, 512}, {&l.Values, 2e5}, {&l.Scopes, 2e3}, {&l.Formulas, 2e6}, {&l.Width, 1e5}, {&l.Work, 1e6}, {&l.Effort, 5e6},
 		{&l.Memory, 64 << 20}, {&l.Depth, 512}, {&l.Search, 2000},
 	} {
 		if *f.at <= 0 {

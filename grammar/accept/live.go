@@ -30,6 +30,7 @@ type liveness struct {
 	frame map[uint32]answer  // can what a frame is within be read, and the frame ended?
 	past  map[leaving]answer // the same after what it is within
 	key   map[keyed]answer   // and with a key of that class
+	sure  map[expr]set       // words with which there is a member that an object without a say on its other keys takes
 	runs  map[uint64][]run   // of item rules
 	steps int                // of this search
 	count int                // of searches that ended in perhaps
@@ -53,12 +54,12 @@ type keyed struct{ frame, class uint32 }
 func newLiveness(m *machine) *liveness {
 	return &liveness{
 		m: m, some: map[expr]answer{}, open: map[expr]int{}, rest: map[remains]answer{}, frame: map[uint32]answer{},
-		past: map[leaving]answer{}, key: map[keyed]answer{}, runs: map[uint64][]run{}, low: 1 << 30,
+		past: map[leaving]answer{}, key: map[keyed]answer{}, sure: map[expr]set{}, runs: map[uint64][]run{}, low: 1 << 30,
 	}
 }
 
 func (l *liveness) bytes() int {
-	return 24 * (len(l.some) + len(l.frame) + 2*len(l.rest) + 2*len(l.past) + len(l.key))
+	return 24 * (len(l.some) + len(l.frame) + 2*len(l.rest) + 2*len(l.past) + len(l.key) + len(l.sure))
 }
 
 // alive tells whether some text that goes on from c fits.
@@ -67,6 +68,7 @@ func (m *machine) alive(c config) bool {
 	work := m.work
 	l.steps, m.work = 0, 0
 	a := l.of(c)
+	m.effort += l.steps + m.work
 	m.work = work
 	if a == perhaps {
 		l.count++

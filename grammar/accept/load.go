@@ -68,8 +68,9 @@ type loader struct {
 	resources map[string]*resource
 	roots     map[*jsontext.Value]*resource
 	walked    map[*jsontext.Value]bool // schemas that stand where no keyword has one
-	values    int
-	paths     []path // room for more
+	values    int                      // JSON values in all documents
+	schemas   int                      // walked
+	paths     []path                   // room for more
 }
 
 func newLoader(ctx context.Context, o Options) *loader {
@@ -95,6 +96,10 @@ func (l *loader) document(uri string, text []byte, at *path) (*resource, error) 
 	}
 	if err := l.ctx.Err(); err != nil {
 		return nil, err
+	}
+	n, _ := v.Size()
+	if l.values += n; l.values > l.limits.Values {
+		return nil, &LimitError{"values", l.limits.Values}
 	}
 	draft := l.o.Draft
 	if draft == Default {
@@ -223,11 +228,7 @@ func (l *loader) given(uri string) ([]byte, bool) {
 // walk checks the keywords of a schema and of those within it, and notes the
 // resources and anchors that it finds.
 func (l *loader) walk(v *jsontext.Value, r *resource, at *path) error {
-	l.values++
-	if l.values > l.limits.Values {
-		return &LimitError{"values", l.limits.Values}
-	}
-	if l.values&0xFFF == 0 && l.ctx.Err() != nil {
+	if l.schemas++; l.schemas&0xFFF == 0 && l.ctx.Err() != nil {
 		return l.ctx.Err()
 	}
 	if v.Kind != '{' {

@@ -43,6 +43,7 @@ type machine struct {
 	values     map[string]uint32
 	derived    map[derivation]expr
 	work       int // formulas looked at in this step
+	effort     int // and to find out whether the state it led to is alive
 	live       *liveness
 	shut       map[uint64]bool         // see closedTo
 	starts     map[startOf]*[256]uint8 // see first

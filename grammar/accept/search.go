@@ -226,12 +226,7 @@ func (l *liveness) object(r remains, list []expr) answer {
 	if n > most || m.sets.combine(setBoth, needed, lacks) != 0 || m.sets.combine(setBoth, needed, r.seen) != 0 {
 		return never
 	}
-	out := surely
-	// Each required member must have a value.
-	m.sets.each(needed, func(w uint32) bool {
-		out = worse(out, l.member(r, list, lacks, l.named(r.reader, w), nil))
-		return out != never
-	})
+	out := l.required(r, list, needed)
 	if out == never {
 		return never
 	}
@@ -252,10 +247,14 @@ func (l *liveness) object(r remains, list []expr) answer {
 				continue
 			}
 			k := uint64(1)
-			if w == 0 { // not known how many keys it has; usually no end of them
+			a := l.member(r, list, lacks, id, nil)
+			if w == 0 { // no end of keys, or as few as a pattern leaves
 				k = want
+				if want > 1 && len(r.reader.texts) > 0 {
+					a = worse(a, perhaps)
+				}
 			}
-			switch l.member(r, list, lacks, id, nil) {
+			switch a {
 			case surely:
 				sure += k
 				got += k
@@ -277,6 +276,37 @@ func (l *liveness) object(r remains, list []expr) answer {
 		return out
 	}
 	return worse(out, l.settled(r, list, lacks, needed, doubts, want, most))
+}
+
+// required tells whether each of the needed members can have a value. What was
+// found of a key is known to the states after: that a search has a limit only
+// means that the first states of an object of many keys are perhaps alive.
+func (l *liveness) required(r remains, list []expr, needed set) answer {
+	m := l.m
+	var about []expr // what members are asked
+	for _, e := range list {
+		switch m.x.nodes[e].op {
+		case opMember, opNames, opFree:
+			about = append(about, e)
+		}
+	}
+	key := m.x.and(about...)
+	sure := l.sure[key]
+	out := surely
+	m.sets.each(m.sets.combine(setMinus, needed, sure), func(w uint32) bool {
+		if l.tired() {
+			out = perhaps
+			return false
+		}
+		a := l.member(r, list, 0, l.named(r.reader, w), nil)
+		if a == surely {
+			sure = m.sets.add(sure, w)
+		}
+		out = worse(out, a)
+		return out != never
+	})
+	l.sure[key] = sure
+	return out
 }
 
 // settled tells whether of each doubt some member can be false: one member of

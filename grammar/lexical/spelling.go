@@ -524,15 +524,6 @@ func (x *texts) outcome(text int32, count int) Outcome {
 	return Outcome{x.vector(t, count), x.label(t)}
 }
 
-// PlainAlive tells whether a character that needs no escape may come next.
-func (s *Strings) PlainAlive(q State) bool {
-	if q <= Lost {
-		return false
-	}
-	b, _ := s.split(q)
-	return b.mode == plain || b.mode == high
-}
-
 // Free tells whether nothing but the number of characters matters any more:
 // whichever come, no pattern and no name is touched by them. Then a string
 // that ends after min to max more satisfies every predicate that can still

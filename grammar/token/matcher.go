@@ -16,7 +16,7 @@ type Matcher struct {
 
 // A step is what was fed, and where that was.
 type step struct {
-	t     *table
+	t     *table // nil: the matcher has left it since
 	at    *state
 	token int32 // -1: bytes
 	text  []byte
@@ -151,6 +151,9 @@ func (m *Matcher) renew() error {
 		return err
 	}
 	m.t, m.now = t, at
+	for i := range m.past { // or they would keep the tables that were left
+		m.past[i].t, m.past[i].at = nil, nil
+	}
 	if m.stay = t.total.Load() + int64(m.g.max)/2; m.stay > 4*int64(m.g.max) {
 		return &LimitError{"memory", m.g.max}
 	}
@@ -199,7 +202,7 @@ func (m *Matcher) Rollback(n int) error {
 	}
 	left := len(m.past) - n
 	p := m.past[left]
-	if p.t != m.t { // of an earlier table
+	if p.t != m.t {
 		at, err := m.replay(m.t, left)
 		if err != nil {
 			return err
