@@ -1,6 +1,7 @@
 package prefix
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -307,4 +308,47 @@ func BenchmarkPrompt(b *testing.B) {
 		ids = len(p.IDs)
 	}
 	b.ReportMetric(float64(ids), "tokens")
+}
+
+// TestOpenTurn: a cut turn is replayed, never takes the place of a finished one, and
+// gives way to it.
+func TestOpenTurn(t *testing.T) {
+	ledger := mapLedger{}
+	msgs := []Message{{Role: "user", Text: "hi"}}
+	said := Message{Role: "assistant", Text: "Hel"}
+	open := func() *Conversation {
+		return Open(ledger, testScope, "tools", append(slices.Clone(msgs), said, Message{Role: "user", Text: "more"}))
+	}
+	reply := func(g Generated) { Open(ledger, testScope, "tools", msgs).Reply(said, g) }
+	reply(Generated{Text: "Hel", Open: true})
+	if c := open(); !c.Replaced(1) || c.Text(1) != "Hel" {
+		t.Errorf("a cut turn: replaced %v, %q", c.Replaced(1), c.Text(1))
+	}
+	reply(Generated{Text: "Hel!"})
+	reply(Generated{Text: "Hel?", Open: true})
+	if c := open(); c.Text(1) != "Hel!" {
+		t.Errorf("beside a finished turn: %q", c.Text(1))
+	}
+}
+
+// TestSeams: ids are joined at control tokens only. A framing without one behind a
+// turn is refused once a generated turn stands in front of it.
+func TestSeams(t *testing.T) {
+	tok := tokenizer.Qwen3()
+	soft := *hermes(t)
+	soft.TurnEnd = "\n\n"
+	ledger := mapLedger{}
+	msgs := []Message{{Role: "user", Text: "hi"}}
+	c := Open(ledger, testScope, "tools", msgs)
+	p, err := c.Prompt(&soft, tok)
+	if err != nil {
+		t.Fatalf("without a generated turn: %v", err)
+	}
+	said := Message{Role: "assistant", Text: "Hello"}
+	c.Reply(said, Generated{Text: "Hello", Prompt: p, Output: tok.Encode(nil, "Hello")})
+	_, err = Open(ledger, testScope, "tools", append(msgs, said, Message{Role: "user", Text: "more"})).Prompt(&soft, tok)
+	var seam *SeamError
+	if !errors.As(err, &seam) || !strings.HasPrefix(seam.After, "\n\n") {
+		t.Errorf("behind a generated turn: %v", err)
+	}
 }

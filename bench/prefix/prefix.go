@@ -26,6 +26,7 @@ type Config struct {
 	Sidecar   string
 	Model     string
 	Catalog   *catalog.Catalog
+	System    string   // the system text; "" for none
 	Says      []string // what the user says; shuffled by Seed
 	Call      func(name string, arguments []byte) string
 	Turns     int    // requests of each loop
@@ -91,16 +92,17 @@ func Run(ctx context.Context, cfg Config, report func(Turn)) (*Result, error) {
 		bytes += len(ix.Tool(i).Raw)
 	}
 	// No vocabulary packs more than six bytes of JSON into a token.
+	var whys []string
 	if cfg.Context > 0 && bytes/6 > cfg.Context {
-		r.Baseline.Why = fmt.Sprintf("%d tools don't fit the model's window of %d tokens", ix.Len(), cfg.Context)
+		whys = append(whys, fmt.Sprintf("%d tools don't fit the model's window of %d tokens", ix.Len(), cfg.Context))
 	} else if r.Baseline.AllTools, err = cfg.loop(ctx, cfg.Engine, func([]message) ([]json.RawMessage, string) { return all, "" }, nil); err != nil {
-		return nil, fmt.Errorf("with all tools in front, %w", err)
+		whys = append(whys, "with all tools in front, "+err.Error())
 	}
-	r.Baseline.Rewrite, err = cfg.loop(ctx, cfg.Engine, func(msgs []message) ([]json.RawMessage, string) { return cfg.best(ix, msgs) }, nil)
-	if err != nil {
-		return nil, fmt.Errorf("with the best tools in front, %w", err)
+	if r.Baseline.Rewrite, err = cfg.loop(ctx, cfg.Engine, func(msgs []message) ([]json.RawMessage, string) { return cfg.best(ix, msgs) }, nil); err != nil {
+		whys = append(whys, "with the best tools in front, "+err.Error())
 	}
-	return r, nil
+	r.Baseline.Why = strings.Join(whys, "; ")
+	return r, ctx.Err()
 }
 
 func closure(turns []Turn) float64 {
@@ -158,6 +160,9 @@ func (cfg *Config) loop(ctx context.Context, base string, tools func([]message) 
 	order := rng.Perm(len(cfg.Says))
 	said := 0
 	var msgs []message
+	if cfg.System != "" {
+		msgs = append(msgs, message{Role: "system", Content: cfg.System})
+	}
 	say := func() {
 		msgs = append(msgs, message{Role: "user", Content: cfg.Says[order[said%len(order)]]})
 		said++
@@ -186,6 +191,14 @@ func (cfg *Config) loop(ctx context.Context, base string, tools func([]message) 
 		l.Prefill += t.Prompt - t.Cached
 		if report != nil {
 			report(t)
+		}
+		if base == cfg.Engine {
+			// An engine takes no half of a call back, as a reply cut by length has.
+			for j := range reply.Calls {
+				if f := &reply.Calls[j].Function; !json.Valid([]byte(f.Arguments)) {
+					f.Arguments = "{}"
+				}
+			}
 		}
 		msgs = append(msgs, reply)
 		for _, c := range reply.Calls {

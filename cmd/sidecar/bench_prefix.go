@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/signal"
@@ -100,8 +101,10 @@ func (f *benchPrefixFlags) run(ctx context.Context, stdout, out, log io.Writer) 
 			return &usageError{fmt.Errorf("--tokenizer %s: %w", f.vocabulary, err), "give the model's tokenizer.json, or a *.tiktoken file"}
 		}
 	}
-	url := engineBase(f.engine)
+	// A running engine may have the prompts of another run in its cache.
+	url, system := engineBase(f.engine), fmt.Sprintf("Session %x.", rand.Uint64())
 	if f.engine == "sim" {
+		system = ""
 		cfg := simengine.Config{Tokenizer: vocabulary, BlockSize: f.block, MaxModelLen: 1 << 20, PromptTokensDetails: true}
 		if f.family != "auto" {
 			cfg.Family = f.family
@@ -160,7 +163,7 @@ func (f *benchPrefixFlags) run(ctx context.Context, stdout, out, log io.Writer) 
 	fmt.Fprintln(w, "turn\tprompt\tcompletion\tcached\tceiling\texpected\tmode\ttools that appeared\t")
 	n := 0
 	res, err := prefixbench.Run(ctx, prefixbench.Config{
-		Client: client, Engine: url, Sidecar: strings.TrimRight(base, "/"), Model: info.Models[0].ID, Catalog: catalog.Demo(), Says: says, Call: catalog.Toy,
+		Client: client, Engine: url, Sidecar: strings.TrimRight(base, "/"), Model: info.Models[0].ID, Catalog: catalog.Demo(), System: system, Says: says, Call: catalog.Toy,
 		Turns: f.turns, Calls: f.calls, Result: result, Block: block, MaxTokens: f.maxTokens, Required: f.choice == "required", Seed: f.seed, TopK: 4, Context: info.Models[0].Context,
 	}, func(t prefixbench.Turn) {
 		n++

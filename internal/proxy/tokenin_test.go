@@ -18,8 +18,10 @@ import (
 	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/internal/openai"
 	"github.com/toolsidecar/sidecar/internal/simengine"
+	"github.com/toolsidecar/sidecar/internal/store"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/models/wire"
+	"github.com/toolsidecar/sidecar/prefix"
 )
 
 // idEngine stands in front of an engine and keeps the bodies which it is sent.
@@ -846,5 +848,37 @@ func TestSearchIDs(t *testing.T) {
 			t.Errorf("a prompt of %d ids does not begin with the %d before", len(b.ids), n)
 		}
 		before = b.ids
+	}
+}
+
+// strangeIDs is a ledger whose entries come back with an id of no vocabulary.
+type strangeIDs struct{ store.Ledger }
+
+func (l strangeIDs) Get(k prefix.Key) (*prefix.Entry, bool) {
+	e, ok := l.Ledger.Get(k)
+	if !ok || e.Tokens == nil {
+		return e, ok
+	}
+	strange, tokens := *e, *e.Tokens
+	tokens.Output = prefix.PackIDs(append(tokens.Output.Append(nil), 151_999))
+	strange.Tokens = &tokens
+	return &strange, true
+}
+
+// TestStrangeIDs: an id beyond the vocabulary, which ends an SGLang server, is never
+// sent.
+func TestStrangeIDs(t *testing.T) {
+	eng, url := newIDEngine(t, simengine.Config{})
+	cfg := idStages()
+	cfg.Ledger = strangeIDs{store.NewMemory(1 << 20)}
+	_, base := start(t, "nethttp", Config{Engine: url, Stages: cfg})
+	a := &agent{t: t, base: base}
+	for i := range 3 {
+		a.step(i)
+		a.ask()
+		mode, why := a.headers.Get("X-Sidecar-Mode"), a.headers.Get("X-Sidecar-Fallback")
+		if i > 0 && (mode != ModeOwned || !strings.Contains(why, "151999 is not in the vocabulary") || len(eng.last().ids) > 0) {
+			t.Errorf("turn %d: mode %s, fallback %q, %d ids", i, mode, why, len(eng.last().ids))
+		}
 	}
 }
