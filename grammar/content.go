@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/toolsidecar/sidecar/grammar/dialect"
@@ -11,31 +12,49 @@ import (
 type content struct {
 	ebnf    string
 	quoted  string   // ebnf as a JSON string
+	costMS  float64  // see dialect.EBNF
 	reasons []string // why the grammar isn't inside the schema; none if it is
+	plain   bool     // patterns were left out, because the engine would take too long
 	barren  error    // no object fits; then ebnf lets any through
 	lang    *lang    // what ebnf writes, unless that is too large
 	defs    []*def   // those that lang refers to
 }
 
+// maxCompileMS is how long an engine may take for one tool, by what is
+// predicted of xgrammar; the slowest of 1,537 schemas of the wild takes 650 ms.
+// What takes longer is written wider.
+const maxCompileMS = 2000
+
 // contentOf narrows a schema to a grammar.
 func contentOf(root *jsontext.Value, plainRefs bool) content {
 	var c content
-	c.lang, c.defs, c.reasons, c.barren = langOf(root, plainRefs)
-	g, err := draft(c.lang, c.defs)
-	if err != nil {
-		c.reasons = append(c.reasons, "#: "+err.Error())
-		slices.Sort(c.reasons)
-		g, _ = draft(anyObject(), nil)
+	var g *dialect.Grammar
+	for _, plain := range []bool{false, true} {
+		c.plain = plain
+		c.lang, c.defs, c.reasons, c.barren = langOf(root, plainRefs, plain)
+		var err error
+		if g, err = draft(c.lang, c.defs); err == nil {
+			if c.ebnf, c.costMS = dialect.EBNF(g); c.costMS <= maxCompileMS {
+				break
+			}
+			err = fmt.Errorf("the engine would take %.1f s to compile it", c.costMS/1000)
+		}
+		if plain { // not even without patterns
+			c.reasons = append(c.reasons, "#: "+err.Error())
+			slices.Sort(c.reasons)
+			g, _ = draft(anyObject(), nil)
+			c.ebnf, c.costMS = dialect.EBNF(g)
+		}
 	}
-	c.ebnf = dialect.EBNF(g)
 	c.quoted = string(jsontext.AppendString(nil, c.ebnf))
 	return c
 }
 
 // langOf narrows a schema to JSON objects. If none fits barren says so, a
-// *barrenError, and l is the other values that fit, or all objects.
-func langOf(root *jsontext.Value, plainRefs bool) (l *lang, defs []*def, reasons []string, barren error) {
-	n := &narrower{root: root, draft: draftOf(root), plainRefs: plainRefs, defs: map[*jsontext.Value]*def{}, seen: map[string]bool{}, budget: maxNarrowed}
+// *barrenError, and l is the other values that fit, or all objects. With plain
+// no pattern is written.
+func langOf(root *jsontext.Value, plainRefs, plain bool) (l *lang, defs []*def, reasons []string, barren error) {
+	n := &narrower{root: root, draft: draftOf(root), plainRefs: plainRefs, defs: map[*jsontext.Value]*def{}, seen: map[string]bool{}, budget: maxNarrowed, plain: plain}
 	all := n.schema(root, "#")
 	for _, f := range n.later {
 		f()

@@ -21,8 +21,11 @@
 // The way through the code: schema.go bounds a
 // schema and resolves references, world.go closes it, compile.go and check.go
 // make the judge; merge.go and narrow.go turn the schema into a lang, lang.go
-// takes out what has no finite value, pattern.go and ebnf.go write it as a
-// grammar, tag.go as a structural tag; stream.go stands alone. From the same
+// takes out what has no finite value; pattern.go, digits.go and write.go draft
+// rules of it, which package dialect puts into the notation of an engine, tag.go
+// into a structural tag and emit.go into a text for other engines; rewrite.go
+// makes a schema again. prove.go reads back and compares, known.go holds what is
+// known of engines. stream.go and progress.go stand alone. From the same
 // lang program.go makes an automaton with a stack, automaton.go runs it and
 // place.go counts for it; vocabulary.go and slice.go lay out tokens, mask.go
 // finds those that fit, matcher.go is one text.

@@ -173,8 +173,7 @@ type replyWriter struct {
 	answer  *dialect.Expr   // of the client's own format; nil if it has none
 	parts   strings.Builder // rules of the tools
 	seen    map[string]bool // their prefixes
-	regex   map[string]string
-	schemas []string // of each tool, where its part is one
+	schemas []string        // of each tool, where its part is one
 	out     Text
 }
 
@@ -460,6 +459,6 @@ func (c *Checked) lang() (*lang, []*def, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l, defs, _, _ := langOf(root, plainRefs)
+	l, defs, _, _ := langOf(root, plainRefs, c.content.plain)
 	return l, defs, nil
 }

@@ -47,6 +47,7 @@ type narrower struct {
 	seen      map[string]bool
 	budget    int    // schemas still to be looked at
 	barren    string // the first place found where no value fits
+	plain     bool   // no pattern is written
 	// The schemas that are being applied to the value at hand: one that applies
 	// itself to the same value again says nothing new.
 	inPlace []*jsontext.Value
@@ -771,6 +772,9 @@ func (n *narrower) text(v *jsontext.Value, loc string) *lang {
 		return l
 	}
 	p, err := parsePattern(src)
+	if err == nil && n.plain {
+		err = errSlow
+	}
 	if err != nil {
 		if v.Has("pattern") {
 			n.because(at, "%v; checked after the reply", err)

@@ -33,6 +33,7 @@ const maxPatternStates = 2000
 var (
 	errAnchor   = errors.New("pattern with ^, $ or a word boundary inside")
 	errBroad    = errors.New("pattern too large for the engine")
+	errSlow     = errors.New("patterns that the engine would take seconds to compile")
 	errNoString = errors.New("pattern that no string in canonical spelling matches")
 )
 

@@ -178,7 +178,7 @@ func (w *Written) inside() dialect.Inside {
 	if err != nil {
 		return dialect.Inside{Err: err}
 	}
-	a, err := accept.Compile(context.Background(), root.AppendTo(nil), accept.Options{})
+	a, err := accept.Compile(context.Background(), root.AppendTo(nil), accept.Options{Limits: accept.Limits{Depth: 1 << 16}})
 	if err != nil {
 		return dialect.Inside{Err: err}
 	}

@@ -26,7 +26,7 @@ func TestProveSample(t *testing.T) {
 		}
 		t.Skipf("no sample schemas under %s", dir)
 	}
-	every := 60
+	every := 120
 	if n, err := strconv.Atoi(os.Getenv("SIDECAR_PROVE_EVERY")); err == nil {
 		every = n
 	}

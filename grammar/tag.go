@@ -93,6 +93,9 @@ type Emission struct {
 	Tools  []ToolEmission // those that may be called, in the order given
 	// Response is about Choice.Response, if it is part of the tag.
 	Response *ToolEmission
+	// CompileMS is about what the engine takes to compile it the first time, in
+	// processor time: the sum over tools.
+	CompileMS float64
 }
 
 // ToolEmission tells how well a tool is held by the engine.
@@ -283,16 +286,19 @@ func (e *Emission) tags(s Syntax, tools []*Checked, eng Engine) ([]byte, error) 
 			}
 		}
 		content := append(append([]byte(`{"type":"grammar","grammar":`), t.content.quoted...), '}')
-		te := t.emission(eng)
+		te, cost := t.emission(eng), t.content.costMS
 		if s.Parameters != nil {
 			g, reasons, err := s.Parameters.content(t)
 			if err != nil {
 				return nil, err
 			}
-			content = grammarNode(dialect.EBNF(g))
+			var text string
+			text, cost = dialect.EBNF(g)
+			content = grammarNode(text)
 			te.Reasons = append(te.Reasons[:len(te.Reasons):len(te.Reasons)], reasons...)
 			te.Exact = len(te.Reasons) == 0
 		}
+		e.CompileMS += cost
 		if s.ID != "" {
 			id := append(jsontext.AppendString([]byte(`{"type":"regex","pattern":`), s.ID), '}')
 			content = elements("sequence", id, constant(s.AfterID), content)
@@ -353,6 +359,7 @@ func join(a, b []byte) []byte { return append(append(append([]byte(nil), a...), 
 func (e *Emission) response(out []byte, r *Checked, eng Engine) []byte {
 	te := r.emission(eng)
 	e.Response = &te
+	e.CompileMS += r.content.costMS
 	out = append(out, `{"type":"grammar","grammar":`...)
 	out = append(out, r.content.quoted...)
 	return append(out, '}')

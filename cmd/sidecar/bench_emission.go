@@ -48,9 +48,9 @@ that many random sets of --size tools.`,
 				return &usageError{fmt.Errorf("bench emission: family %s writes no JSON objects for calls", f.Name), "give a family that does, such as hermes"}
 			}
 			cfg.Target, cfg.Engine = grammar.Target(target), judge
-			fits := map[string][]string{"xgrammar": {"structural-tag", "regex"}, "llguidance": {"lark", "regex", "json-schema", "legacy-tag"}, "llama.cpp": {"gbnf"}, "none": {"structural-tag", "legacy-tag", "gbnf", "lark", "regex", "json-schema"}}
+			fits := map[string][]string{"xgrammar": {"structural-tag", "regex"}, "llguidance": {"lark", "json-schema", "legacy-tag"}, "llama.cpp": {"gbnf"}, "none": {"structural-tag", "legacy-tag", "gbnf", "lark", "regex", "json-schema"}}
 			if !slices.Contains(fits[judge], target) {
-				return &usageError{fmt.Errorf("bench emission: --judge %s of --target %s", judge, target), "xgrammar judges structural-tag and regex, llguidance lark, regex, json-schema and legacy-tag, llama.cpp gbnf; none judges nothing"}
+				return &usageError{fmt.Errorf("bench emission: --judge %s of --target %s", judge, target), "xgrammar judges structural-tag and regex, llguidance lark, json-schema and legacy-tag, llama.cpp gbnf; none judges nothing"}
 			}
 			cfg.Version = grammar.Engine{Name: "xgrammar", Version: version}
 			var all []emission.Set

@@ -65,7 +65,7 @@ cached over ceiling, from the second turn on; prefill is prompt less cached.`,
 	fs.StringVar(&f.vocabulary, "tokenizer", "", "vocabulary `FILE` of the model; without it Qwen3's")
 	fs.StringVar(&f.choice, "tool-choice", "required", "required, a call in every reply, or auto")
 	fs.IntVar(&f.calls, "calls", 4, "calls that follow one message of the user")
-	fs.IntVar(&f.result, "result-bytes", -1, "bytes that tool results are filled up to; -1 for 1500, or less where the model's window is small")
+	fs.IntVar(&f.result, "result-bytes", -1, "bytes that tool results are filled up to; -1 for 1250, or less where the model's window is small")
 	fs.IntVar(&f.maxTokens, "max-tokens", 512, "tokens of one reply")
 	fs.Uint64Var(&f.seed, "seed", 1, "of what the user says, and of the replies where the engine has one")
 	fs.DurationVar(&f.timeout, "timeout", 5*time.Minute, "for one request")
@@ -135,9 +135,9 @@ func (f *benchPrefixFlags) run(ctx context.Context, stdout, out, log io.Writer) 
 	}
 	result := f.result
 	if window := info.Models[0].Context; result < 0 {
-		result = 1500
+		result = 1250
 		if window > 0 { // half of the window is left to tools and replies; two bytes a token are few
-			result = max(100, min(result, window/2*2/f.turns))
+			result = max(100, min(result, window/f.turns))
 		}
 	}
 	family := ""

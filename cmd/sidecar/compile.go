@@ -199,6 +199,10 @@ type provedTool struct {
 	// meant and not written.
 	Wider    *string `json:"wider,omitempty"`
 	Narrower *string `json:"narrower,omitempty"`
+	// Misfit is a text that was written and doesn't fit the schema, of a checked
+	// tool; InSchema: there is none, all states were looked at.
+	Misfit   *string `json:"misfit,omitempty"`
+	InSchema bool    `json:"in_schema"`
 	States   int     `json:"states"` // pairs of them that were compared
 }
 
@@ -255,7 +259,7 @@ func compileReply(f *wire.Family, tools []grammar.Tool, w grammar.World, c gramm
 			if err != nil {
 				return nil, fmt.Errorf("compile: --prove: %w", err)
 			}
-			x.provedTool = &provedTool{p.Status, p.Equal, p.Wider, p.Narrower, p.States}
+			x.provedTool = &provedTool{p.Status, p.Equal, p.Wider, p.Narrower, p.Accept.Wrong, p.Accept.Proved, p.States}
 		}
 		if r.Tools = append(r.Tools, x); t.Exact {
 			r.Exact++
@@ -288,6 +292,9 @@ func (r *compileReport) print(w io.Writer) error {
 		}
 		if t.Wider != nil {
 			fmt.Fprintf(&b, "           written and not meant: %s\n", oneLine(*t.Wider, 200))
+		}
+		if t.Misfit != nil {
+			fmt.Fprintf(&b, "           written and doesn't fit: %s\n", oneLine(*t.Misfit, 200))
 		}
 		if t.Narrower != nil {
 			fmt.Fprintf(&b, "           meant and not written: %s\n", oneLine(*t.Narrower, 200))

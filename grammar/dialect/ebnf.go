@@ -13,9 +13,35 @@ import (
 // json_schema takes 6 s for 4,096. It counts characters as they are spelled
 // and may finish an escape that it has begun, so a string of it has at most N
 // characters.
-func EBNF(g *Grammar) string {
+//
+// costMS is about the milliseconds of processor time that xgrammar 0.2.8 takes
+// to compile it with the vocabulary of Qwen3, 151,669 tokens: 30 for each place
+// where most characters may come, and little for all else. Fitted to 131
+// grammars, of which it is right to a factor of 1.6 for those over 150 ms.
+func EBNF(g *Grammar) (text string, costMS float64) {
 	x := xgrammar{newLowering(g)}
-	return printBNF(lowered(g, x.lowering, x.expr), "")
+	low := lowered(g, x.lowering, x.expr)
+	costMS = 11
+	var walk func(e *Expr)
+	walk = func(e *Expr) {
+		switch e.Op {
+		case Class:
+			if broad(e.Set) {
+				costMS += 30
+			}
+		case Ref:
+			costMS += 0.18
+		case Lit:
+			costMS += 0.013 * float64(len(e.Text))
+		}
+		for _, s := range e.Subs {
+			walk(s)
+		}
+	}
+	for _, r := range low.Rules {
+		walk(r.Body)
+	}
+	return printBNF(low, ""), costMS
 }
 
 // GBNF writes g for llama.cpp. Its parser copies what is repeated, so a

@@ -319,6 +319,9 @@ func (w *machinist) repeat(e *Expr, next int32) int32 {
 		w.m.Nodes[at].To = []int32{body, next}
 		return at
 	}
+	if max(e.Min, e.Max) > 1000 && w.mayBeEmpty(e.Subs[0], 0) {
+		panic(machineError("what may be empty is repeated more than 1,000 times"))
+	}
 	if w.loop >= 0 {
 		panic(machineError("a counted repetition stands within a limit of characters"))
 	}
@@ -327,6 +330,27 @@ func (w *machinist) repeat(e *Expr, next int32) int32 {
 	body := w.expr(e.Subs[0], w.node(Node{Op: Next, Arg: i}))
 	w.m.Loops[i].Body = body
 	return w.node(Node{Op: Enter, Arg: i})
+}
+
+// mayBeEmpty tells whether the empty text is one of e; of rules in rules deeper
+// than it looks it says so to be safe.
+func (w *machinist) mayBeEmpty(e *Expr, depth int) bool {
+	empty := func(s *Expr) bool { return w.mayBeEmpty(s, depth+1) }
+	switch {
+	case depth > 64:
+		return true
+	case e.Op == Lit:
+		return e.Text == ""
+	case e.Op == Seq:
+		return !slices.ContainsFunc(e.Subs, func(s *Expr) bool { return !empty(s) })
+	case e.Op == Alt:
+		return slices.ContainsFunc(e.Subs, empty)
+	case e.Op == Repeat, e.Op == Token:
+		return e.Op == Repeat && e.Min == 0 || empty(e.Subs[0])
+	case e.Op == Ref:
+		return w.byName[e.Text].Body == nil || empty(w.byName[e.Text].Body)
+	}
+	return e.Op == Chars && e.Min == 0
 }
 
 // chars is one character of the pairs, by its bytes. Surrogates are bytes that

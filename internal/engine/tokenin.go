@@ -307,7 +307,9 @@ func (p *Prober) heldAtOnce(ctx context.Context, info *Info, ids []int32) (bool,
 	var reply struct {
 		Choices []struct {
 			Message struct {
-				Content *string `json:"content"`
+				Content   string `json:"content"`
+				Reasoning string `json:"reasoning"`         // vLLM
+				Thought   string `json:"reasoning_content"` // SGLang
 			} `json:"message"`
 		} `json:"choices"`
 	}
@@ -317,5 +319,11 @@ func (p *Prober) heldAtOnce(ctx context.Context, info *Info, ids []int32) (bool,
 		}
 		return true, nil // a constraint that is refused holds nothing up
 	}
-	return len(reply.Choices) > 0 && reply.Choices[0].Message.Content != nil && strings.HasPrefix("ok ok ok ok", *reply.Choices[0].Message.Content) && *reply.Choices[0].Message.Content != "", nil
+	if len(reply.Choices) == 0 {
+		return false, nil
+	}
+	// A parser may take a text for reasoning that was held all the same.
+	m := reply.Choices[0].Message
+	text := m.Reasoning + m.Thought + m.Content
+	return text != "" && strings.HasPrefix("ok ok ok ok", text), nil
 }

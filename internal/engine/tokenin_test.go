@@ -61,11 +61,14 @@ func (f idFake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !body.Stream { // the question about the reasoning
 		text, _ := tokenizer.Qwen3().Decode(nil, ids)
-		content := `"ok o"`
-		if f.parser && !(f.fooled && bytes.Contains(text, []byte("</think>"))) {
-			content = "null"
+		message := `{"content":"ok o"}`
+		switch {
+		case f.fooled && bytes.Contains(text, []byte("</think>")): // held, and then taken for reasoning
+			message = `{"content":null,"reasoning":"ok o"}`
+		case f.parser:
+			message = `{"content":null,"reasoning":"Hm, the user"}`
 		}
-		fmt.Fprintf(w, `{"choices":[{"message":{"content":%s}}]}`, content)
+		fmt.Fprintf(w, `{"choices":[{"message":%s}]}`, message)
 		return
 	}
 	prompt, back := string(must(json.Marshal(ids))), `,"token_ids":[562]`
