@@ -56,7 +56,7 @@ func (m *Memory) Get(k prefix.Key) (*prefix.Entry, bool) {
 		return nil, false
 	}
 	e := &prefix.Entry{}
-	if err := e.UnmarshalBinary([]byte(b)); err != nil {
+	if err := e.Unmarshal(b); err != nil {
 		panic(err) // it was written by Put
 	}
 	return e, true
