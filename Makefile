@@ -66,9 +66,9 @@ test-judges: $(JUDGES) $(VOCABULARIES) $(TEMPLATES) ## stage: tests tagged judge
 	SIDECAR_JUDGE_EVERY=$${SIDECAR_JUDGE_EVERY:-5} tools/tagged.sh judges '' -timeout 25m
 test-vllm: .venv/vllm .venv/clients models ## stage: tests tagged engines, named TestVLLM…, on a real vLLM
 	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestVLLM -v -timeout 20m -p 1
-test-sglang: .venv/sglang .venv/clients models ## stage: the same, named TestSGLang…, on a real SGLang
+test-sglang: .venv/sglang .venv/clients models $(NODE) ## stage: the same, named TestSGLang…, on a real SGLang
 	$(WITH) sglang:tiny -- tools/tagged.sh engines TestSGLang -v -timeout 20m -p 1
-test-clients: .venv/vllm .venv/clients models $(NODE) ## stage: the same, named TestClients…: openai-python and openai-node
+test-clients: .venv/vllm .venv/clients models $(NODE) ## stage: the same, named TestClients…: client libraries
 	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestClients -v -timeout 20m -p 1
 
 # Every Nth schema of the sample, and 8 s for each, as peers take seconds for some.

@@ -2,6 +2,8 @@ package retrieval
 
 import (
 	"math"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"gonum.org/v1/gonum/blas"
@@ -73,35 +75,98 @@ func round(dst, v []float32) float32 {
 	return most / top
 }
 
-// add adds weight times the vector of a text, cut to most bytes.
-func (s *Space) add(sum []float32, text string, weight float32, most int) {
-	if len(text) > most {
-		for most > 0 && !utf8.RuneStart(text[most]) {
-			most--
-		}
-		text = text[:most]
-	}
-	if text == "" {
-		return
-	}
-	v := s.Embed(text)
+// add adds weight times the vector of a text.
+func (s *Space) add(sum []float32, t weighted) {
+	v := s.Embed(t.text)
 	if len(v) != len(sum) {
 		return
 	}
 	for i, x := range v {
-		sum[i] += float32(weight * x)
+		sum[i] += float32(t.weight * x)
 	}
 }
 
-// embed makes the rows of all tools. repeated are the sentences that several
-// tools share.
-func (ix *Index) embed(space *Space, repeated map[string]bool) *dense {
+// beginning is the start of a text, cut between characters.
+func beginning(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}
+
+// ToolTexts returns the texts that a space is asked for to hold the tools, each
+// once.
+func (ix *Index) ToolTexts() []string {
+	var out []string
+	for i := range ix.tools {
+		for _, t := range toolTexts(&ix.tools[i], ix.repeated) {
+			out = append(out, t.text)
+		}
+	}
+	return distinct(out)
+}
+
+// Texts returns the texts whose vectors a search for q needs, each once.
+func (ix *Index) Texts(q *Query) []string {
+	var out []string
+	for _, t := range pieces(q.Parts, ix.cfg.QueryBytes) {
+		out = append(out, t.text)
+	}
+	for _, c := range q.Clauses {
+		for _, t := range pieces([]Part{{c, 1}}, ix.cfg.QueryBytes) {
+			out = append(out, t.text)
+		}
+	}
+	return distinct(out)
+}
+
+func distinct(texts []string) []string {
+	seen := make(map[string]bool, len(texts))
+	return slices.DeleteFunc(texts, func(t string) bool {
+		again := seen[t] || t == ""
+		seen[t] = true
+		return again
+	})
+}
+
+// WithSpace returns an index of the same tools and words with vectors of another
+// space, nil for none.
+func (ix *Index) WithSpace(space *Space) (*Index, error) {
+	cfg := ix.cfg
+	cfg.Space = space
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	other := &Index{
+		cfg: cfg, tools: ix.tools, rank: ix.rank, terms: ix.terms, term: ix.term, idf: ix.idf, start: ix.start, post: ix.post, freq: ix.freq,
+		server: ix.server, servers: ix.servers, members: ix.members, style: ix.style, damp: ix.damp, names: ix.names, repeated: ix.repeated,
+		byName: ix.byName, mentions: ix.mentions,
+	}
+	other.setDense()
+	return other, nil
+}
+
+// setDense makes the vectors and what searches keep.
+func (ix *Index) setDense() {
+	if ix.cfg.Space != nil && ix.cfg.Dense+ix.cfg.Gist > 0 {
+		ix.dense = ix.embed(ix.cfg.Space)
+	}
+	ix.scratch.New = func() any { return newScratch(ix) }
+}
+
+// embed makes the rows of all tools.
+func (ix *Index) embed(space *Space) *dense {
 	d := &dense{space: space, rows: make([]float32, len(ix.tools)*space.Dim), scale: make([]float32, len(ix.tools))}
 	sum := make([]float32, space.Dim)
 	for i := range ix.tools {
 		clear(sum)
-		for _, t := range toolTexts(&ix.tools[i], repeated) {
-			space.add(sum, t.text, t.weight, maxEmbed)
+		for _, t := range toolTexts(&ix.tools[i], ix.repeated) {
+			if t.text != "" {
+				space.add(sum, t)
+			}
 		}
 		d.scale[i] = round(d.rows[i*space.Dim:][:space.Dim], sum)
 	}
@@ -131,26 +196,38 @@ func toolTexts(t *Tool, repeated map[string]bool) [4]weighted {
 		core = t.Description
 	}
 	return [4]weighted{
-		{short + ": " + core, weightCore},
-		{spaced(t.Name) + ": " + t.Description, weightWhole},
-		{short, weightShort},
-		{spaced(string(parameterNames(nil, t.Schema))), weightParameters},
+		{beginning(short+": "+core, maxEmbed), weightCore},
+		{beginning(spaced(t.Name)+": "+beginning(t.Description, maxEmbed), maxEmbed), weightWhole},
+		{beginning(short, maxEmbed), weightShort},
+		{beginning(strings.TrimSpace(spaced(string(parameterNames(nil, t.Schema)))), maxEmbed), weightParameters},
 	}
 }
 
-// vector writes the rounded vector of weighted texts to dst and returns its
-// scale, 0 where the texts have none.
-func (d *dense) vector(dst []float32, parts []Part, embed func(string) []float32, limit int) float32 {
-	sum := make([]float32, d.space.Dim)
-	space := Space{Embed: embed}
+// pieces are the texts of a query as they are read within limit bytes.
+func pieces(parts []Part, limit int) []weighted {
+	var out []weighted
 	for _, p := range parts {
 		if !(p.Weight > 0) || limit <= 0 {
 			continue
 		}
 		head, tail := clip(p.Text, limit)
 		limit -= len(head) + len(tail)
-		space.add(sum, head, float32(min(p.Weight, 1e6)), len(head))
-		space.add(sum, tail, float32(min(p.Weight, 1e6)), len(tail))
+		for _, text := range [...]string{head, tail} {
+			if text != "" {
+				out = append(out, weighted{text, float32(min(p.Weight, 1e6))})
+			}
+		}
+	}
+	return out
+}
+
+// vector writes the rounded vector of weighted texts to dst and returns its
+// scale, 0 where the texts have none.
+func (d *dense) vector(dst []float32, texts []weighted, embed func(string) []float32) float32 {
+	sum := make([]float32, d.space.Dim)
+	space := Space{Embed: embed}
+	for _, t := range texts {
+		space.add(sum, t)
 	}
 	square := 0.0
 	for _, x := range sum {

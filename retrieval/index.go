@@ -183,10 +183,7 @@ func NewIndex(tools []Tool, cfg Config) (*Index, error) {
 	b.finish()
 	ix.coverNames()
 	ix.damp = float32(min(cfg.Damp, smallDamp*idf(max(len(tools), 1), 1)))
-	if cfg.Space != nil && cfg.Dense+cfg.Gist > 0 {
-		ix.dense = ix.embed(cfg.Space, b.repeated)
-	}
-	ix.scratch.New = func() any { return newScratch(ix) }
+	ix.setDense()
 	return ix, nil
 }
 

@@ -365,7 +365,7 @@ func (ix *Index) embedQuery(s *scratch, q *Query) bool {
 	if embed == nil {
 		embed = d.space.Embed
 	}
-	scale := d.vector(s.query, q.Parts, embed, ix.cfg.QueryBytes)
+	scale := d.vector(s.query, pieces(q.Parts, ix.cfg.QueryBytes), embed)
 	if scale == 0 {
 		clear(s.near)
 		return false
@@ -378,7 +378,7 @@ func (ix *Index) embedQuery(s *scratch, q *Query) bool {
 	for _, text := range q.Clauses {
 		n := len(s.clauses)
 		s.clauses = slices.Grow(s.clauses, dim)[:n+dim]
-		scale := d.vector(s.clauses[n:], []Part{{text, 1}}, embed, ix.cfg.QueryBytes)
+		scale := d.vector(s.clauses[n:], pieces([]Part{{text, 1}}, ix.cfg.QueryBytes), embed)
 		if scale == 0 {
 			s.clauses = s.clauses[:n]
 			continue
@@ -431,7 +431,7 @@ func (ix *Index) priorOf(s *scratch, tool int32) float32 {
 func (ix *Index) value(s *scratch, tool int32, scale float32, dense bool) float32 {
 	v := float32(s.score[tool] * scale)
 	if dense {
-		v += float32(float32(ix.cfg.Dense) * s.near[tool])
+		v += float32(float32(ix.cfg.Dense) * max(s.near[tool], 0)) // a word in common stands whatever the vectors say
 	}
 	v += float32(float32(ix.cfg.Cover) * float32(s.cover[tool]*s.cover[tool]))
 	v += float32(float32(ix.cfg.Clause) * s.clause[tool])
@@ -558,7 +558,7 @@ func (ix *Index) addGist(s *scratch, f *found) {
 		return
 	}
 	dim := ix.dense.space.Dim
-	best := float32(math.Inf(-1))
+	best := float32(0)
 	for c, by := range s.scales {
 		best = max(best, ix.dense.near(f.tool, s.clauses[c*dim:][:dim], by))
 	}
@@ -663,7 +663,7 @@ func (ix *Index) explain(s *scratch, f found, scale float32, dense bool) []Reaso
 	}
 	fixed := len(why)
 	if dense {
-		add(ReasonMeaning, "", float32(ix.cfg.Dense)*s.near[tool])
+		add(ReasonMeaning, "", float32(ix.cfg.Dense)*max(s.near[tool], 0))
 	}
 	add(ReasonCover, "", float32(ix.cfg.Cover)*s.cover[tool]*s.cover[tool])
 	add(ReasonClause, "", float32(ix.cfg.Clause)*s.clause[tool])

@@ -2,6 +2,7 @@ package retrieval
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -41,7 +42,7 @@ func reciprocal(ranks []int) float64 {
 	return 1 / float64(first)
 }
 
-// mean collects values of which the mean is asked, in percent.
+// mean collects values of which the mean is asked, in percent to two places.
 type mean struct {
 	sum float64
 	n   int
@@ -53,7 +54,7 @@ func (m *mean) percent() float64 {
 	if m.n == 0 {
 		return 0
 	}
-	return 100 * m.sum / float64(m.n)
+	return math.Round(1e4*m.sum/float64(m.n)) / 100
 }
 
 // quantile of sorted values; 0 of none.

@@ -15,6 +15,7 @@ import (
 
 	retrievalbench "github.com/toolsidecar/sidecar/bench/retrieval"
 	"github.com/toolsidecar/sidecar/internal/catalog"
+	"github.com/toolsidecar/sidecar/internal/embedder"
 	"github.com/toolsidecar/sidecar/internal/proxy"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/retrieval"
@@ -28,6 +29,7 @@ type retrievalFlags struct {
 	ks         []int
 	tokenCap   int
 	vocabulary string
+	embedder   embedder.Config
 	json       string
 	perQuery   string
 }
@@ -56,6 +58,9 @@ which the catalog lacks are left out. Shares are means over queries in percent.`
 	f.IntSliceVar(&o.ks, "k", []int{1, 4, 8}, "places of the ranking that count")
 	f.IntVar(&o.tokenCap, "token-cap", 1200, "schema tokens of a turn, the front block included")
 	f.StringVar(&o.vocabulary, "tokenizer", "", "tokenizer.json or *.tiktoken `FILE` to count schema tokens with (default: Qwen3)")
+	f.StringVar(&o.embedder.URL, "embedder", "", "`URL` of an OpenAI-compatible /v1/embeddings to take vectors from (default: the table in the program)")
+	f.StringVar(&o.embedder.Model, "embedder-model", "", "model `NAME` for --embedder")
+	f.StringVar(&o.embedder.Dir, "embedder-cache", "", "`DIR` that keeps its vectors between runs")
 	f.StringVar(&o.json, "json", "", "write the figures to `FILE`; - is standard output")
 	f.StringVar(&o.perQuery, "per-query", "", "write the ranks of every query to `FILE`, JSON lines; - is standard output")
 	return cmd
@@ -117,6 +122,12 @@ func benchRetrieval(cmd *cobra.Command, o *retrievalFlags) error {
 			return &usageError{fmt.Errorf("bench retrieval: --tokenizer %s: %w", o.vocabulary, err), "give the model's tokenizer.json, or a *.tiktoken file"}
 		}
 	}
+	if o.embedder.URL != "" {
+		o.embedder.Key = os.Getenv("SIDECAR_EMBEDDER_KEY")
+		if ix, err = embedWith(ctx, cmd.ErrOrStderr(), ix, kept, o.embedder); err != nil {
+			return err
+		}
+	}
 	cfg := retrievalbench.Config{Ks: o.ks, TokenCap: o.tokenCap, Core: proxy.CoreTokens(ix, o.tokenCap, count.Count), Count: count.Count}
 
 	each, finish, err := outcomeWriter(cmd.OutOrStdout(), o.perQuery)
@@ -135,6 +146,32 @@ func benchRetrieval(cmd *cobra.Command, o *retrievalFlags) error {
 		return err
 	}
 	return fileJSON(cmd.OutOrStdout(), o.json, r)
+}
+
+// embedWith gets the vectors of all tools and queries from a server. The measured
+// time of a choice is without it.
+func embedWith(ctx context.Context, w io.Writer, ix *retrieval.Index, queries []retrievalbench.Query, cfg embedder.Config) (*retrieval.Index, error) {
+	client, err := embedder.New(cfg)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("bench retrieval: --embedder: %w", err), "give the address of a server, as in --embedder http://127.0.0.1:8081"}
+	}
+	defer client.Close()
+	texts := ix.ToolTexts()
+	for i := range queries {
+		q := ix.Segment(queries[i].Messages)
+		texts = append(texts, ix.Texts(&q)...)
+	}
+	fmt.Fprintf(w, "sidecar: getting vectors of %d texts\n", len(texts))
+	vectors, err := client.Embed(ctx, texts)
+	if err != nil {
+		return nil, fmt.Errorf("bench retrieval: --embedder %s: %w", cfg.URL, err)
+	}
+	space := &retrieval.Space{Name: cfg.URL, Embed: func(text string) []float32 { return vectors[text] }}
+	for _, v := range vectors {
+		space.Dim = len(v)
+		break
+	}
+	return ix.WithSpace(space)
 }
 
 // fileJSON writes v to a file, to w where the name is -, nowhere where it is

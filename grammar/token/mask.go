@@ -1,6 +1,7 @@
 package token
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/bits"
@@ -490,7 +491,29 @@ func (w *walker) loop(s *state, r *row) (Text, bool, error) {
 	if bits.OnesCount64(r.live[0]&printable)+bits.OnesCount64(r.live[1]) < minLoop {
 		return text, false, nil
 	}
+	// First the large classes, which most often settle that it is none.
+	var size [256]int
+	for b := range 0x80 {
+		size[r.class[b]]++
+	}
 	var to [256]*state // by class
+	looped := 0
+	for k, n := range size[1:] {
+		if n < 4 {
+			continue
+		}
+		at := bytes.IndexByte(r.class[:], byte(k+1))
+		next, err := w.next(s, byte(at))
+		if err != nil {
+			return text, false, err
+		}
+		if to[k+1] = next; next == s {
+			looped += n
+		}
+	}
+	if looped < minLoop {
+		return text, false, nil
+	}
 	var ends []byte
 	for i, set := range r.live {
 		for ; set != 0; set &= set - 1 {

@@ -249,6 +249,7 @@ func (f *follow) run(ctx context.Context) {
 		}
 		defer w.Close()
 		f.l.wg.Go(func() { f.relay(w) })
+		f.signal() // what changed between the first load and now was not seen
 	}
 	wait := f.l.cfg.Refresh
 	retry := firstRetry

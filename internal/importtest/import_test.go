@@ -30,6 +30,7 @@ var rules = []struct {
 	{"internal/openai", nil},
 	{"internal/engine", []string{"internal/openai", "models/..."}},
 	{"internal/catalog", []string{"retrieval", "models/embedding", "models/jsontext"}},
+	{"internal/embedder", nil},
 	{"internal/store", []string{"prefix", "tokenbudget", "retrieval"}},
 	{"internal/store/storetest", []string{"internal/store", "prefix"}},
 	{"internal/proxy", []string{"internal/openai", "internal/engine", "internal/catalog", "internal/store", "retrieval/...", "grammar/...", "prefix", "tokenbudget", "models/..."}},

@@ -67,7 +67,26 @@ type toolCall struct {
 	id, name  string
 	arguments strings.Builder
 	syntax    grammar.Stream
+	watch     grammar.Watch
 	complete  bool // of a search: its end was seen
+}
+
+// maxRepeats is how many bytes of arguments may be the same few over and over.
+// A model that can't find the end of a string goes on to max_tokens; a text
+// that is meant repeats itself for less, a table of zeros or a line of dashes.
+const maxRepeats = 16 << 10
+
+// take adds bytes of arguments, which are JSON that leads somewhere.
+func (k *toolCall) take(text string) error {
+	if n, err := k.syntax.Feed([]byte(text)); err != nil {
+		return &misfit{message: fmt.Sprintf("arguments of %s are no JSON object at byte %d", k.name, k.arguments.Len()+n), detail: err}
+	}
+	k.watch.Repeats = maxRepeats
+	if err := k.watch.Feed([]byte(text)); err != nil {
+		return &misfit{message: fmt.Sprintf("arguments of %s lead nowhere: %v", k.name, err), detail: err}
+	}
+	k.arguments.WriteString(text)
+	return nil
 }
 
 // delta is one step of one choice as the client sees it.
@@ -200,10 +219,9 @@ func (r *generation) take(c *choice, events []wire.Event) ([]delta, error) {
 			out = append(out, delta{isCall: true, call: len(c.calls) - 1, id: k.id, name: k.name})
 		case wire.Arguments:
 			k := c.calls[len(c.calls)-1]
-			if n, err := k.syntax.Feed([]byte(e.Text)); err != nil {
-				return out, &misfit{message: fmt.Sprintf("arguments of %s are no JSON object at byte %d", k.name, k.arguments.Len()+n), detail: err}
+			if err := k.take(e.Text); err != nil {
+				return out, err
 			}
-			k.arguments.WriteString(e.Text)
 			out = append(out, delta{isCall: true, call: len(c.calls) - 1, args: e.Text})
 		case wire.CallEnd:
 			k := c.calls[len(c.calls)-1]
@@ -229,10 +247,7 @@ func (r *generation) takeSearch(c *choice, e wire.Event) error {
 	k := c.search
 	switch e.Kind {
 	case wire.Arguments:
-		if n, err := k.syntax.Feed([]byte(e.Text)); err != nil {
-			return &misfit{message: fmt.Sprintf("arguments of %s are no JSON object at byte %d", k.name, k.arguments.Len()+n), detail: err}
-		}
-		k.arguments.WriteString(e.Text)
+		return k.take(e.Text)
 	case wire.CallEnd:
 		if checked := r.tools[k.name]; checked != nil {
 			if err := checked.Check([]byte(k.arguments.String())); err != nil {

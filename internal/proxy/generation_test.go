@@ -142,6 +142,8 @@ func TestReply(t *testing.T) {
 		{"cut in text", "Hello", "length", `content="Hello" finish=length`, ""},
 		{"call inside a string", call("add", `{"a": 1, "note": "<tool_call>"}`), "stop", `add({"a": 1, "note": "<tool_call>"}) finish=tool_calls`, ""},
 		{"unknown name", call("rm", `{}`), "stop", "", `the model called "rm", which it was not offered`},
+		{"endless blanks", call("add", `{"a": 1,`+strings.Repeat("\n", 100)+`"b": 2}`), "stop", "", "lead nowhere: byte 72 of the reply: 65 blanks"},
+		{"endless digits", call("add", `{"a": 1`+strings.Repeat("0", 100)+`}`), "stop", "", "a number of 65 digits"},
 		{"misfit", call("add", `{"a": "x"}`), "stop", "", "arguments of add don't fit its schema"},
 		{"undeclared key", call("noop", `{"x": 1}`), "stop", "", "arguments of noop don't fit its schema"},
 		{"no object", call("add", `[1]`), "stop", "", "no JSON object at byte 0"},

@@ -166,7 +166,7 @@ func TestDamage(t *testing.T) {
 		f.Close()
 	}
 	size := (len(good)-16)/n + 2 // of the longest record
-	for at := 0; at < len(good); at += 397 {
+	for at := 0; at < len(good); at += 797 {
 		if at > 16 && !ends[at] {
 			try(fmt.Sprintf("cut at %d", at), good[:at], (at-16)/size)
 		}

@@ -307,13 +307,21 @@ def write(folder, table, vocab):
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("--wordnet", required=True, help="folder with data.noun, data.verb, …")
+    p.add_argument("--wordnet", help="folder with data.noun, data.verb, …")
+    p.add_argument("--golden", help="folder with texts.txt: only write what the teacher's tokenizer makes of its lines to wordpiece.txt")
     p.add_argument("--demo", default=os.path.join(here, "../../internal/catalog/demo"), help="folder of the demo catalog's tables")
     p.add_argument("--out", default=here, help="folder for table.bin and vocab.txt")
     p.add_argument("--work", default="", help="folder that keeps the teacher's vectors between runs")
     p.add_argument("--steps", type=int, default=1200)
     args = p.parse_args()
     teacher = Teacher()
+    if args.golden:
+        lines = open(os.path.join(args.golden, "texts.txt"), encoding="utf-8").read().split("\n")[:-1]
+        with open(os.path.join(args.golden, "wordpiece.txt"), "w", encoding="utf-8") as f:
+            f.writelines(" ".join(map(str, ids)) + "\n" for ids in teacher.ids(lines))
+        return
+    if not args.wordnet:
+        p.error("--wordnet is needed")
     learn, pairs = texts(args)
     began = time.time()
 

@@ -92,10 +92,8 @@ func appendPlain(dst []byte, r rune) []byte {
 		return dst
 	}
 	var one [utf8.UTFMax]byte
-	parts := norm.NFD.Properties(one[:utf8.EncodeRune(one[:], r)]).Decomposition()
-	if parts == nil {
-		return utf8.AppendRune(dst, unicode.ToLower(r))
-	}
+	var room [32]byte // no decomposition is longer
+	parts := norm.NFD.Append(room[:0], one[:utf8.EncodeRune(one[:], r)]...)
 	for len(parts) > 0 {
 		p, size := utf8.DecodeRune(parts)
 		parts = parts[size:]
