@@ -88,7 +88,11 @@ var errEntry = errors.New("prefix: bytes that are no entry")
 
 // UnmarshalBinary reads what AppendBinary wrote into an empty entry. Bytes of
 // another version, cut bytes and bytes behind the end are errors.
-func (e *Entry) UnmarshalBinary(data []byte) error {
+func (e *Entry) UnmarshalBinary(data []byte) error { return e.Unmarshal(string(data)) }
+
+// Unmarshal is UnmarshalBinary of bytes in a string, which the texts of the entry
+// are then part of.
+func (e *Entry) Unmarshal(data string) error {
 	if len(data) < 2+len(e.Conversation) {
 		return errEntry
 	}
@@ -99,7 +103,8 @@ func (e *Entry) UnmarshalBinary(data []byte) error {
 	if bits >= unknownBits {
 		return errEntry
 	}
-	out := Entry{Conversation: Name(data[2:10]), Replaced: bits&hasReplaced != 0, Open: bits&hasOpen != 0}
+	out := Entry{Replaced: bits&hasReplaced != 0, Open: bits&hasOpen != 0}
+	copy(out.Conversation[:], data[2:])
 	r := &entryReader{rest: data[2+len(out.Conversation):]}
 	out.Text, out.Reasoning = r.text(), r.text()
 	if bits&hasFront != 0 {
@@ -129,16 +134,16 @@ func (e *Entry) UnmarshalBinary(data []byte) error {
 
 // entryReader takes pieces off the front; after a fault it gives zero values.
 type entryReader struct {
-	rest []byte
+	rest string
 	bad  bool
 }
 
 // count reads a number of things that take at least one byte each, so that no
 // count asks for more memory than the bytes are worth.
 func (r *entryReader) count() int {
-	n, w := binary.Uvarint(r.rest)
+	n, w := binary.Uvarint([]byte(r.rest[:min(len(r.rest), binary.MaxVarintLen64)]))
 	if w <= 0 || n > uint64(len(r.rest)-w) {
-		r.rest, r.bad = nil, true
+		r.rest, r.bad = "", true
 		return 0
 	}
 	r.rest = r.rest[w:]
@@ -147,7 +152,7 @@ func (r *entryReader) count() int {
 
 func (r *entryReader) text() string {
 	n := r.count()
-	s := string(r.rest[:n])
+	s := r.rest[:n]
 	r.rest = r.rest[n:]
 	return s
 }
@@ -165,7 +170,7 @@ func (r *entryReader) ids() IDs {
 
 func (r *entryReader) key() (k Key) {
 	if len(r.rest) < len(k) {
-		r.rest, r.bad = nil, true
+		r.rest, r.bad = "", true
 		return k
 	}
 	copy(k[:], r.rest)

@@ -132,9 +132,21 @@ func isSystem(role string) bool { return role == "system" || role == "developer"
 func assistant(f *wire.Family, as spelling, m *Message) string {
 	calls := make([]wire.Call, len(m.Calls))
 	for j, k := range m.Calls {
-		calls[j] = wire.Call{Name: as.text(k.Name), Arguments: as.text(k.Arguments)}
+		calls[j] = wire.Call{Name: as.text(k.Name), Arguments: arguments(f, as, k.Arguments)}
 	}
 	return WithReasoning(f, as.said(m.Reasoning), f.TurnText(as.said(m.Text), calls))
+}
+
+// arguments spells the arguments of a call. A family that writes their values
+// without the escapes of JSON gets them with none, so that none hides a spelling.
+// What is no JSON has no values for it to write.
+func arguments(f *wire.Family, as spelling, raw string) string {
+	if f.Calls.Form == wire.Parameters {
+		if plain, err := wire.AppendPython(nil, []byte(raw)); err == nil {
+			raw = string(plain)
+		}
+	}
+	return as.text(raw)
 }
 
 // WithReasoning puts reasoning that the engine's parser split off back in front
@@ -150,7 +162,7 @@ func (c *Conversation) appendLate(turns []Turn, f *wire.Family, as spelling, i i
 	for _, late := range c.Late(i) {
 		call, answer := as.generated(late.Call), as.result(late.Note)
 		if late.Call == "" {
-			call = f.TurnText("", []wire.Call{{Name: SearchTool, Arguments: `{"query": ` + as.text(quoteJSON(late.Query)) + `}`}})
+			call = f.TurnText("", []wire.Call{{Name: SearchTool, Arguments: arguments(f, as, `{"query": `+quoteJSON(late.Query)+`}`)}})
 		}
 		if len(late.Tools) > 0 {
 			answer = f.LateText(rawTools(as, late))

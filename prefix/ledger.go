@@ -101,36 +101,6 @@ type Shown struct {
 	JSON string // the bytes shown
 }
 
-// Size is the memory of an entry in bytes, for stores that bound it.
-func (e *Entry) Size() int {
-	// 130 for the entry and 150 for its place in a map and in the order of use.
-	n := 280 + len(e.Text) + len(e.Reasoning) + e.Front.size()
-	if e.Origin != nil {
-		n += 32
-	}
-	if t := e.Tokens; t != nil {
-		n += 128 + len(t.Head) + len(t.Output)
-	}
-	for _, k := range e.Calls {
-		n += 64 + len(k.Name) + len(k.Arguments)
-	}
-	for _, b := range e.Late {
-		n += b.size()
-	}
-	return n
-}
-
-func (b *Block) size() int {
-	if b == nil {
-		return 0
-	}
-	n := 128 + len(b.Query) + len(b.Call) + len(b.CallIDs) + len(b.Note) + len(b.Directory)
-	for _, t := range b.Tools {
-		n += 48 + len(t.Name) + len(t.JSON)
-	}
-	return n
-}
-
 // Scope separates conversations that must not see each other.
 type Scope struct {
 	Secret      []byte // key of the HMAC; keeps a tenant from guessing another's keys

@@ -9,6 +9,7 @@ import "container/list"
 type Seen struct {
 	max    int // tokens
 	size   int // tokens
+	full   bool
 	root   seenNode
 	leaves *list.List // of *seenNode, most recently used first
 }
@@ -24,6 +25,9 @@ type seenNode struct {
 func NewSeen(maxTokens int) *Seen {
 	return &Seen{max: maxTokens, leaves: list.New()}
 }
+
+// Full says whether anything has left for want of room.
+func (s *Seen) Full() bool { return s.full }
 
 // Match is how many of the first ids were seen as the beginning of one sequence.
 func (s *Seen) Match(ids []int32) int {
@@ -46,7 +50,7 @@ func (s *Seen) Match(ids []int32) int {
 // Add notes a sequence.
 func (s *Seen) Add(ids []int32) {
 	if len(ids) > s.max {
-		ids = ids[:s.max]
+		ids, s.full = ids[:s.max], true
 	}
 	node := &s.root
 	for len(ids) > 0 {
@@ -98,6 +102,7 @@ func (s *Seen) split(n *seenNode, at int) *seenNode {
 // shrink cuts leaves from their ends.
 func (s *Seen) shrink() {
 	for s.size > s.max {
+		s.full = true
 		n := s.leaves.Back().Value.(*seenNode)
 		cut := min(s.size-s.max, len(n.ids))
 		s.size -= cut

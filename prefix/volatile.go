@@ -75,6 +75,21 @@ type Settled struct {
 	System map[int]string // texts of system messages that changed, by message
 	Tails  map[int]string // what stands behind the text of user messages
 	Lines  []VolatileLine // what was taken out, for the audit
+
+	last int // the user message whose tail is new, -1 for none
+	key  Key // under which it is found
+}
+
+// Keep records the tail that is new, so that later turns find it, and returns the
+// name of the conversation with which it is deleted. The messages are those that
+// Settle was given, with their tails.
+func (s *Settled) Keep(l Ledger, scope Scope, msgs []Message) Name {
+	first := slices.IndexFunc(msgs, func(m Message) bool { return m.Role == "user" })
+	name := scope.name(meanings(msgs[:first+1]))
+	if s.last >= 0 {
+		l.Put(s.key, &Entry{Conversation: name, Text: s.Tails[s.last], Replaced: true})
+	}
+	return name
 }
 
 // Settle takes the lines that match out of the system messages in front and puts
@@ -82,10 +97,11 @@ type Settled struct {
 // conversation with the same words is not repeated. What was put behind earlier
 // messages is found in the ledger and put there again, so that the prompt begins
 // with the one before; where the ledger has lost it, it is gone from the prompt.
+// What is put there now is recorded by Keep.
 // A tool's result gets nothing: in a loop the line keeps the value that it had
 // when the user spoke. Without a user message nothing is taken.
 func (rules VolatileRules) Settle(l Ledger, scope Scope, msgs []Message) Settled {
-	s := Settled{System: map[int]string{}, Tails: map[int]string{}}
+	s := Settled{System: map[int]string{}, Tails: map[int]string{}, last: -1}
 	settled := slices.Clone(msgs)
 	for i := 0; i < len(msgs) && isSystem(msgs[i].Role); i++ {
 		if msgs[i].Opaque != nil {
@@ -97,14 +113,12 @@ func (rules VolatileRules) Settle(l Ledger, scope Scope, msgs []Message) Settled
 	}
 	keys := chain(scope.root("volatile", ""), meanings(settled))
 	said := map[string]string{} // by shape of line: the words that count now
-	first, last := -1, -1
+	last := -1
 	for i := range msgs {
 		if msgs[i].Role != "user" {
 			continue
 		}
-		if last = i; first < 0 {
-			first = i
-		}
+		last = i
 		if i == len(msgs)-1 {
 			break // just said: what stands under its key is of another time
 		}
@@ -116,7 +130,7 @@ func (rules VolatileRules) Settle(l Ledger, scope Scope, msgs []Message) Settled
 		}
 	}
 	if last < 0 {
-		return Settled{}
+		return Settled{last: -1}
 	}
 	if _, ok := s.Tails[last]; ok {
 		return s
@@ -134,10 +148,7 @@ func (rules VolatileRules) Settle(l Ledger, scope Scope, msgs []Message) Settled
 	if tail == "" {
 		return s
 	}
-	s.Tails[last] = "\n" + tail
-	settled[first].Text += s.Tails[first]
-	name := scope.name(meanings(settled[:first+1])) // as the conversation has it with its tail
-	l.Put(keys[last], &Entry{Conversation: name, Text: s.Tails[last], Replaced: true})
+	s.Tails[last], s.last, s.key = "\n"+tail, last, keys[last]
 	return s
 }
 

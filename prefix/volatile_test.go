@@ -48,6 +48,20 @@ func moveDates() VolatileRules {
 	return VolatileRules{{Name: "id", Match: regexp.MustCompile(`^id `), Action: Strip}, date}
 }
 
+// settle settles a request and records its tails.
+func settle(rules VolatileRules, l Ledger, msgs []Message) Settled {
+	s := rules.Settle(l, testScope, msgs)
+	msgs = slices.Clone(msgs)
+	for i := range msgs {
+		if text, ok := s.System[i]; ok {
+			msgs[i].Text = text
+		}
+		msgs[i].Text += s.Tails[i]
+	}
+	s.Keep(l, testScope, msgs)
+	return s
+}
+
 // settledText is the request after the rules, for people.
 func settledText(msgs []Message, s Settled) string {
 	var b strings.Builder
@@ -86,7 +100,7 @@ func TestSettle(t *testing.T) {
 	for i, step := range steps {
 		history = append(history, step.add...)
 		msgs := append([]Message{system(step.clock)}, history...)
-		s := rules.Settle(l, testScope, msgs)
+		s := settle(rules, l, msgs)
 		now := settledText(msgs, s)
 		added, ok := strings.CutPrefix(now, before)
 		if !ok || strings.ReplaceAll(strings.TrimSpace(added), "\n", " ") != step.want {
@@ -96,7 +110,7 @@ func TestSettle(t *testing.T) {
 		if len(s.Lines) != 2 || s.Lines[0].Action != Strip || s.Lines[1].Rule != "date" || s.Lines[1].Line != "It is "+step.clock {
 			t.Errorf("step %d: lines %+v", i, s.Lines)
 		}
-		if again := settledText(msgs, rules.Settle(l, testScope, msgs)); again != now {
+		if again := settledText(msgs, settle(rules, l, msgs)); again != now {
 			t.Errorf("step %d: a retry is settled otherwise: %s", i, again)
 		}
 	}
@@ -129,9 +143,12 @@ func TestLongLines(t *testing.T) {
 func TestSettleNames(t *testing.T) {
 	l := mapLedger{}
 	msgs := []Message{{Role: "system", Text: "It is 10:01"}, {Role: "user", Text: "hi"}}
-	s := moveDates().Settle(l, testScope, msgs)
+	s := settle(moveDates(), l, msgs)
 	msgs[0].Text, msgs[1].Text = s.System[0], msgs[1].Text+s.Tails[1]
 	name := Open(l, testScope, "tools", msgs).Name()
+	if len(l) == 0 {
+		t.Fatal("no tail is recorded")
+	}
 	for _, e := range l {
 		if e.Conversation != name {
 			t.Errorf("the tail is of %s, the conversation is %s", e.Conversation, name)

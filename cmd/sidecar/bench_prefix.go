@@ -94,6 +94,11 @@ func (f *benchPrefixFlags) run(ctx context.Context, stdout, out, log io.Writer) 
 	if err := checkMode(f.mode); err != nil {
 		return err
 	}
+	if f.engine != "sim" {
+		if err := checkEngineURL(f.engine); err != nil {
+			return err
+		}
+	}
 	vocabulary := tokenizer.Qwen3()
 	if f.vocabulary != "" {
 		var err error
@@ -121,7 +126,7 @@ func (f *benchPrefixFlags) run(ctx context.Context, stdout, out, log io.Writer) 
 	prober := &engine.Prober{Client: client, Base: url, Family: f.family, Tokenizer: vocabulary, Text: true}
 	info, err := prober.Probe(ctx)
 	if err != nil {
-		return fmt.Errorf("bench prefix: %w", err)
+		return fmt.Errorf("bench prefix: the engine at %s could not be probed: %w", f.engine, err)
 	}
 	block := info.BlockSize
 	if block == 0 {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -71,14 +72,16 @@ func TestBenchPrefix(t *testing.T) {
 func TestBenchPrefixRefuses(t *testing.T) {
 	for _, args := range [][]string{
 		{"--turns", "1"}, {"--mode", "native"}, {"--mode", "fast"}, {"--family", "nosuch"}, {"--tool-choice", "none"}, {"--tokenizer", "nosuch.json"}, {"--calls", "0"},
+		{"--engine", "nosuch"}, {"--engine", "ftp://127.0.0.1"}, {"--engine", ""},
 	} {
 		cmd := newBenchPrefixCmd()
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		cmd.SetOut(io.Discard)
 		cmd.SetErr(io.Discard)
 		cmd.SetArgs(args)
-		if err := cmd.Execute(); err == nil {
-			t.Errorf("%v was taken", args)
+		var usage *usageError
+		if err := cmd.Execute(); !errors.As(err, &usage) || usage.hint == "" {
+			t.Errorf("%v: %v", args, err)
 		}
 	}
 }

@@ -162,6 +162,14 @@ func engineBase(u string) string {
 	return strings.TrimSuffix(strings.TrimRight(u, "/"), "/v1")
 }
 
+// checkEngineURL refuses what no engine can be reached at.
+func checkEngineURL(s string) error {
+	if u, err := url.Parse(s); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return &usageError{fmt.Errorf("--engine %q is no base URL", s), "give one as in http://127.0.0.1:8000"}
+	}
+	return nil
+}
+
 // tailLog keeps the end of what is written to it.
 type tailLog struct {
 	mu   sync.Mutex

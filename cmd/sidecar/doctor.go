@@ -94,6 +94,9 @@ func (f *doctorFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if f.engine == "" {
 		return &usageError{errors.New("doctor: no --engine"), "give its base URL, as in http://127.0.0.1:8000"}
 	}
+	if err := checkEngineURL(f.engine); err != nil {
+		return err
+	}
 	vocabulary := tokenizer.Qwen3()
 	if f.vocabulary != "" {
 		var err error

@@ -124,6 +124,9 @@ func ledgerSurvives(t *testing.T, mode string) {
 	if least := first.Reported.Prompt / 16 * 16; second.Reported.Cached < least {
 		t.Errorf("after the kill: %d tokens cached of a first prompt of %d", second.Reported.Cached, first.Reported.Prompt)
 	}
+	if d := second.Reported.Cached - second.ExpectedCached; d < -16 || d > 16 {
+		t.Errorf("after the kill: %d tokens cached, %d expected", second.Reported.Cached, second.ExpectedCached)
+	}
 
 	req, err := http.NewRequest("DELETE", s.base+"/sidecar/v1/sessions/"+first.Conversation, nil)
 	if err != nil {

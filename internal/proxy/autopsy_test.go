@@ -95,6 +95,42 @@ func TestForget(t *testing.T) {
 	}
 }
 
+// TestForgetTails: what volatile lines leave in the ledger goes with the
+// conversation, whatever the user's message is made of, and also where the
+// conversation is passed through.
+func TestForgetTails(t *testing.T) {
+	date, _ := prefix.Builtin("date", prefix.Move)
+	for name, content := range map[string]string{
+		"text":  `"hi"`,
+		"parts": `[{"type":"text","text":"h"},{"type":"text","text":"i"}]`,
+		"image": `[{"type":"text","text":"h"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]`,
+		"empty": `[]`,
+		"null":  `null`,
+	} {
+		for _, tools := range []string{toolList(3), ""} {
+			t.Run(fmt.Sprint(name, " tools=", tools != ""), func(t *testing.T) {
+				eng, srv := newScripted(t)
+				config := allStages()
+				config.Volatile = prefix.VolatileRules{date}
+				s := newSidecar(t, srv.URL, config)
+				eng.say(scriptedReply{text: "ok"})
+				status, header, body := s.ask(chatBody(tools, `[{"role":"system","content":"It is 10:01"},{"role":"user","content":`+content+`}]`, ""))
+				if status != 200 || header.Get("X-Sidecar-Volatile") != "date moved to 1" {
+					t.Fatalf("status %d, %q: %s", status, header.Get("X-Sidecar-Volatile"), body)
+				}
+				ask(t, newClientFor(t), "DELETE", s.srv.URL+"/sidecar/v1/sessions/"+s.last().Conversation, "")
+				front := 0 // a front block belongs to no conversation
+				if tools != "" {
+					front = 1
+				}
+				if entries, _, _ := s.p.stages.(*stages).cfg.Ledger.Stats(); entries > front {
+					t.Errorf("the ledger holds %d entries", entries)
+				}
+			})
+		}
+	}
+}
+
 // TestPrefixDiff: the endpoint answers with the diff, and says what is wrong with
 // what it was sent.
 func TestPrefixDiff(t *testing.T) {

@@ -134,7 +134,8 @@ func newStages(base context.Context, p *Proxy) (*stages, error) {
 	s.engine = &engineState{probe: prober.Probe, base: base}
 	switch cfg.Mode {
 	case "", ModeAuto, ModeTokenIn:
-		s.tokenIn = &tokenIn{vocabulary: cfg.Counter, prober: prober, every: cfg.Compare, base: base, log: p.log, metrics: s.metrics}
+		entries, _, _ := cfg.Ledger.Stats()
+		s.tokenIn = &tokenIn{vocabulary: cfg.Counter, prober: prober, every: cfg.Compare, base: base, inherited: entries > 0, log: p.log, metrics: s.metrics}
 	case ModeOwned:
 	default:
 		return nil, fmt.Errorf("mode %q: there are %s, %s and %s", cfg.Mode, ModeAuto, ModeTokenIn, ModeOwned)

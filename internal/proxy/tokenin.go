@@ -32,6 +32,7 @@ type tokenIn struct {
 	prober     *engine.Prober // for the background comparison
 	every      int            // one prompt of so many is compared
 	base       context.Context
+	inherited  bool // the ledger had entries when this process began
 	log        func(format string, args ...any)
 	metrics    *stageMetrics
 
@@ -41,6 +42,7 @@ type tokenIn struct {
 
 	// mu guards the fields below, which hold for one engine.
 	mu        sync.Mutex
+	first     *engine.Info // the engine that an inherited ledger is taken to speak of
 	info      *engine.Info
 	seen      *prefix.Seen
 	different string                 // why no prompt is sent as ids any more
@@ -62,6 +64,9 @@ func (s *tokenIn) known(info *engine.Info) {
 	size := maxSeen
 	if info.CacheSize > 0 {
 		size = min(size, info.CacheSize)
+	}
+	if s.info == nil {
+		s.first = info
 	}
 	s.info, s.seen, s.different, s.outOfStep = info, prefix.NewSeen(size), "", map[prefix.Name]string{}
 	switch {
@@ -141,6 +146,15 @@ func (s *tokenIn) expect(t *turn) {
 	salt := salted(t.object)
 	rec.PrefixTokens = max(s.seen.Match(slices.Concat(salt, ids))-len(salt), 0)
 	rec.Kept = max(t.prompt.Dropped, 0)
+	if s.inherited && s.info == s.first && len(salt) == 0 && !s.seen.Full() {
+		// What the ledger replays and the model does not hold was sent before this
+		// process began. The last generated token of it has no KV.
+		before := t.prompt.Replayed - 1
+		if t.prompt.Dropped >= 0 {
+			before = min(before, t.prompt.Dropped)
+		}
+		rec.PrefixTokens = max(rec.PrefixTokens, before)
+	}
 	if t.info.BlockSize > 0 {
 		// An engine computes at least the last prompt token anew.
 		rec.ExpectedCached = min(rec.PrefixTokens, len(ids)-1) / t.info.BlockSize * t.info.BlockSize

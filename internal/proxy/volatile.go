@@ -46,6 +46,10 @@ func (s *stages) volatile(x *exchange, o *openai.Object, rec *Record) {
 		messages = append(messages, raw.Raw...)
 	}
 	o.Set("messages", append(messages, ']'))
+	now := &chat{object: o}
+	if now.readMessages(o) == nil {
+		rec.Conversation = done.Keep(s.cfg.Ledger, scope, now.request().Messages).String()
+	}
 	x.req.Body = o.Bytes()
 	for _, line := range done.Lines {
 		line.Line = cutText(line.Line, maxRecordText)

@@ -7,7 +7,8 @@ import (
 	"github.com/toolsidecar/sidecar/prefix"
 )
 
-// Memory is a Ledger in the memory of this process.
+// Memory is a Ledger in the memory of this process. Entries are kept as the bytes of
+// their encoding, half of what their structures would take.
 type Memory struct {
 	// TTL is how long an entry is kept that nobody uses; 0 is for ever. Now is the
 	// clock, nil for time.Now. Both are set before the first use, or not at all.
@@ -20,34 +21,54 @@ type Memory struct {
 	mu      sync.Mutex
 	size    int // bytes
 	evicted int
-	items   map[prefix.Key]*item
+	items   map[short]*item
 	ring    item // next is used last, prev used longest ago
 }
 
+// item is one entry, 64 bytes.
 type item struct {
-	key        prefix.Key
-	entry      *prefix.Entry
-	size       int
-	used       int64 // nanoseconds since 1970; 0 without TTL
+	key        short
+	name       prefix.Name // of the conversation
+	entry      string      // as AppendBinary writes it
+	used       int64       // nanoseconds since 1970; 0 without TTL
 	prev, next *item
 }
 
-// NewMemory returns a ledger that holds at most maxBytes of entries, counted by
-// Entry.Size. An entry larger than that is not kept.
+// itemOver is what an entry takes besides its bytes: 64 for the item, some 40 for its
+// place in the map, whose groups of eight are about two thirds full, and 12 by which
+// the allocator rounds the bytes up.
+const itemOver = 64 + 40 + 12
+
+func (it *item) size() int { return itemOver + len(it.entry) }
+
+// NewMemory returns a ledger that takes at most maxBytes of the heap. An entry that
+// takes more is not kept.
 func NewMemory(maxBytes int) *Memory {
-	m := &Memory{max: maxBytes, items: map[prefix.Key]*item{}}
+	m := &Memory{max: maxBytes, items: map[short]*item{}}
 	m.ring.prev, m.ring.next = &m.ring, &m.ring
 	return m
 }
 
 // Get returns the entry under k and marks it as used.
 func (m *Memory) Get(k prefix.Key) (*prefix.Entry, bool) {
+	b, ok := m.bytes(k)
+	if !ok {
+		return nil, false
+	}
+	e := &prefix.Entry{}
+	if err := e.Unmarshal(b); err != nil {
+		panic(err) // it was written by Put
+	}
+	return e, true
+}
+
+func (m *Memory) bytes(k prefix.Key) (string, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.expire()
-	it, ok := m.items[k]
+	it, ok := m.items[shorten(k)]
 	if !ok {
-		return nil, false
+		return "", false
 	}
 	it.used = now
 	it.unlink()
@@ -57,21 +78,23 @@ func (m *Memory) Get(k prefix.Key) (*prefix.Entry, bool) {
 
 // Put stores e under k, replacing what was there.
 func (m *Memory) Put(k prefix.Key, e *prefix.Entry) {
+	var scratch [1 << 10]byte
+	b, _ := e.AppendBinary(scratch[:0]) // does not fail
+	it := &item{key: shorten(k), name: e.Conversation, entry: string(b)}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.expire()
-	if it, ok := m.items[k]; ok {
-		m.drop(it)
+	it.used = m.expire()
+	if old, ok := m.items[it.key]; ok {
+		m.drop(old)
 	}
-	size := e.Size()
-	if size > m.max {
+	if it.size() > m.max {
 		m.evicted++
 		return
 	}
-	it := &item{key: k, entry: e, size: size, used: now}
-	m.items[k] = it
+	m.items[it.key] = it
 	m.first(it)
-	m.size += size
+	m.size += it.size()
 	for m.size > m.max {
 		m.evicted++
 		m.drop(m.ring.prev)
@@ -90,7 +113,7 @@ func (it *item) unlink() { it.prev.next, it.next.prev = it.next, it.prev }
 func (m *Memory) Delete(n prefix.Name) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.dropWhere(func(it *item) bool { return it.entry.Conversation == n }), nil
+	return m.dropWhere(func(it *item) bool { return it.name == n }), nil
 }
 
 // Close drops all entries.
@@ -134,7 +157,7 @@ func (m *Memory) expire() (now int64) {
 func (m *Memory) drop(it *item) {
 	it.unlink()
 	delete(m.items, it.key)
-	m.size -= it.size
+	m.size -= it.size()
 }
 
 // Stats reports entries held, their bytes, and how many entries were evicted
