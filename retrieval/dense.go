@@ -57,13 +57,17 @@ func levels(dim int) float32 {
 	return float32(min(127, math.Floor(math.Sqrt((1<<24)/float64(dim)))))
 }
 
+// faint is where a vector counts as none: its scale would be no normal float32.
+const faint = 1e-30
+
 // round writes v in whole numbers to dst and returns the scale that undoes it.
+// A faint vector and one that is not finite are all zeros, with scale 0.
 func round(dst, v []float32) float32 {
 	most := float32(0)
 	for _, x := range v {
 		most = max(most, float32(math.Abs(float64(x))))
 	}
-	if !(most > 0) || math.IsInf(float64(most), 0) {
+	if !(most > faint) || math.IsInf(float64(most), 0) {
 		clear(dst)
 		return 0
 	}
