@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -129,9 +130,15 @@ func (d *description) at(ref *jsontext.Value) (*jsontext.Value, error) {
 	return v, nil
 }
 
-var pointerToken = strings.NewReplacer("~1", "/", "~0", "~", "%7B", "{", "%7D", "}", "%7b", "{", "%7d", "}", "%25", "%", "%20", " ", "%22", `"`)
+var pointerToken = strings.NewReplacer("~1", "/", "~0", "~")
 
-func unescapePointer(tok string) string { return pointerToken.Replace(tok) }
+// unescapePointer reads a token of a JSON pointer in a URI (RFC 6901, section 6).
+func unescapePointer(tok string) string {
+	if plain, err := url.PathUnescape(tok); err == nil {
+		tok = plain
+	}
+	return pointerToken.Replace(tok)
+}
 
 func stringOf(v *jsontext.Value) string {
 	if v == nil || v.Kind != '"' {

@@ -165,3 +165,11 @@ func FuzzOpenAPI(f *testing.F) {
 		}
 	})
 }
+
+func TestUnescapePointer(t *testing.T) {
+	for tok, want := range map[string]string{"a~1b": "a/b", "~01": "~1", "%7Bid%7D": "{id}", "caf%C3%A9%24": "café$", "100%": "100%"} {
+		if got := unescapePointer(tok); got != want {
+			t.Errorf("%s: %s, not %s", tok, got, want)
+		}
+	}
+}
