@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/toolsidecar/sidecar/models/jsontext"
 	"github.com/toolsidecar/sidecar/retrieval"
 )
 
@@ -117,9 +118,9 @@ func canonical(raw []byte, lim *Limits, f form) (retrieval.Tool, error) {
 func assemble(name, about string, params []byte) (raw, schema json.RawMessage) {
 	b := make([]byte, 0, len(name)+len(about)+len(params)+80)
 	b = append(b, `{"type":"function","function":{"name":`...)
-	b = appendString(b, name)
+	b = jsontext.AppendString(b, name)
 	b = append(b, `,"description":`...)
-	b = appendString(b, about)
+	b = jsontext.AppendString(b, about)
 	b = append(b, `,"parameters":`...)
 	from := len(b)
 	b = append(b, params...)
@@ -272,7 +273,7 @@ func (c *compacter) str() ([]byte, error) {
 		if r, bad := controlIn(s); bad {
 			return nil, fmt.Errorf("control character %U in a string", r)
 		}
-		c.out = appendString(c.out, s)
+		c.out = jsontext.AppendString(c.out, s)
 	} else {
 		if r, bad := controlIn(string(token)); bad {
 			return nil, fmt.Errorf("control character %U in a string", r)
@@ -415,36 +416,4 @@ func text(token []byte) string {
 		panic("catalog: string of checked JSON: " + err.Error())
 	}
 	return s
-}
-
-// appendString appends s as a JSON string with no more escapes than needed.
-func appendString(b []byte, s string) []byte {
-	b = append(b, '"')
-	from := 0
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' {
-			continue
-		}
-		b = append(b, s[from:i]...)
-		from = i + 1
-		switch c {
-		case '"', '\\':
-			b = append(b, '\\', c)
-		case '\n':
-			b = append(b, `\n`...)
-		case '\r':
-			b = append(b, `\r`...)
-		case '\t':
-			b = append(b, `\t`...)
-		case '\b':
-			b = append(b, `\b`...)
-		case '\f':
-			b = append(b, `\f`...)
-		default:
-			b = fmt.Appendf(b, `\u%04x`, c)
-		}
-	}
-	b = append(b, s[from:]...)
-	return append(b, '"')
 }

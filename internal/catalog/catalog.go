@@ -73,6 +73,11 @@ var space = sync.OnceValue(func() *retrieval.Space {
 	return &retrieval.Space{Name: "static", Dim: t.Dim(), Embed: t.Embed}
 })
 
+// named is c under another name. The index is the same.
+func (c *Catalog) named(name string) *Catalog {
+	return &Catalog{name: name, tools: c.tools, client: c.client, key: c.key, bytes: c.bytes, index: c.index}
+}
+
 // Name says where the catalog comes from, for people.
 func (c *Catalog) Name() string { return c.name }
 

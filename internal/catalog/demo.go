@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/toolsidecar/sidecar/models/jsontext"
 	"github.com/toolsidecar/sidecar/retrieval"
 )
 
@@ -640,7 +641,7 @@ func plural(s string) string {
 }
 
 // quote returns a JSON string.
-func quote(s string) string { return string(appendString(nil, s)) }
+func quote(s string) string { return string(jsontext.AppendString(nil, s)) }
 
 func quoteAll(list []string) string {
 	b := []byte{'['}
@@ -648,7 +649,7 @@ func quoteAll(list []string) string {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendString(b, s)
+		b = jsontext.AppendString(b, s)
 	}
 	return string(append(b, ']'))
 }

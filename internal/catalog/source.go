@@ -129,7 +129,7 @@ func (s Source) Load(ctx context.Context) (*Catalog, []Problem, error) {
 	}
 	c, problems, err := Load(ctx, s.Spec)
 	if err == nil && s.Name != "" {
-		c, err = New(s.Name, c.tools)
+		c = c.named(s.Name)
 	}
 	return c, problems, err
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/toolsidecar/sidecar/models/jsontext"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -72,7 +73,7 @@ func (w *yamlWriter) value(n *yaml.Node, depth int) error {
 			if i > 0 {
 				w.out = append(w.out, ',')
 			}
-			w.out = append(appendString(w.out, key.Value), ':')
+			w.out = append(jsontext.AppendString(w.out, key.Value), ':')
 			if err := w.value(n.Content[i+1], depth+1); err != nil {
 				return err
 			}
@@ -117,7 +118,7 @@ func (w *yamlWriter) scalar(n *yaml.Node) error {
 		}
 		w.out = strconv.AppendFloat(w.out, f, 'g', -1, 64)
 	default: // strings, and dates, which JSON has as strings
-		w.out = appendString(w.out, n.Value)
+		w.out = jsontext.AppendString(w.out, n.Value)
 	}
 	return nil
 }
