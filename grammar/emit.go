@@ -65,28 +65,10 @@ func Write(s Syntax, tools []*Checked, choice Choice, target Target) (Text, erro
 		return Text{}, fmt.Errorf("as %s only calls that are JSON objects can be written; this family's are held by a structural tag", target)
 	}
 	w := &replyWriter{target: target, syntax: s, choice: choice}
-	if choice.Mode == Named {
-		var one []*Checked
-		for _, t := range tools {
-			if t.name == choice.Name {
-				one = append(one, t)
-			}
-		}
-		tools = one
+	tools, err := choice.among(tools)
+	if err != nil {
+		return Text{}, err
 	}
-	switch choice.Mode {
-	case Auto, None:
-	case Required, Named:
-		if len(tools) == 0 {
-			return Text{}, fmt.Errorf("tool_choice %s %q: no such tool among those shown", choice.Mode, choice.Name)
-		}
-	default:
-		return Text{}, fmt.Errorf("unknown tool_choice mode %q", choice.Mode)
-	}
-	if choice.Mode == None {
-		tools = nil
-	}
-	var err error
 	for _, t := range tools {
 		if e := w.tool(t); e != nil {
 			err = errors.Join(err, &TargetError{t.name, target, e})

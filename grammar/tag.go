@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/toolsidecar/sidecar/grammar/dialect"
@@ -72,6 +73,25 @@ type Choice struct {
 	Response *Checked
 }
 
+// among is the tools that may be called, of those shown.
+func (c Choice) among(tools []*Checked) ([]*Checked, error) {
+	switch c.Mode {
+	case None:
+		return nil, nil
+	case Auto:
+		return tools, nil
+	case Named:
+		tools = slices.DeleteFunc(slices.Clone(tools), func(t *Checked) bool { return t.name != c.Name })
+	case Required:
+	default:
+		return nil, fmt.Errorf("unknown tool_choice mode %q", c.Mode)
+	}
+	if len(tools) == 0 {
+		return nil, fmt.Errorf("tool_choice %s %q: no such tool among those shown", c.Mode, c.Name)
+	}
+	return tools, nil
+}
+
 // Engine names the constraint engine behind an inference server.
 type Engine struct {
 	Name    string // "xgrammar"
@@ -126,29 +146,11 @@ func Tag(s Syntax, tools []*Checked, choice Choice, eng Engine) (Emission, error
 		return Emission{}, &EngineError{eng}
 	}
 	var e Emission
-	if choice.Mode == Named {
-		var one []*Checked
-		for _, t := range tools {
-			if t.name == choice.Name {
-				one = append(one, t)
-			}
-		}
-		tools = one
+	tools, err := choice.among(tools)
+	if err != nil {
+		return Emission{}, err
 	}
-	switch choice.Mode {
-	case Auto, None:
-	case Required, Named:
-		if len(tools) == 0 {
-			return Emission{}, fmt.Errorf("tool_choice %s %q: no such tool among those shown", choice.Mode, choice.Name)
-		}
-	default:
-		return Emission{}, fmt.Errorf("unknown tool_choice mode %q", choice.Mode)
-	}
-	calls := tools
-	if choice.Mode == None {
-		calls = nil
-	}
-	tags, err := e.tags(s, calls, eng)
+	tags, err := e.tags(s, tools, eng)
 	if err != nil {
 		return Emission{}, err
 	}
@@ -156,7 +158,7 @@ func Tag(s Syntax, tools []*Checked, choice Choice, eng Engine) (Emission, error
 	switch {
 	case s.Channels:
 		out = e.channels(out, s, tags, choice, eng)
-	case choice.Mode == None || len(tools) == 0:
+	case len(tools) == 0:
 		if choice.Response != nil {
 			out = e.response(out, choice.Response, eng)
 			break

@@ -402,16 +402,19 @@ func ReadLark(text string) (g *Grammar, err error) {
 	return g, checkRefs("Lark", g)
 }
 
-type larkReader struct{ scanner }
-
-func (r *larkReader) choice() *Expr {
+// alternatives reads sequences with | between them.
+func (r *scanner) alternatives(sequence func() *Expr) *Expr {
 	defer r.deeper()()
-	alts := []*Expr{r.sequence()}
+	alts := []*Expr{sequence()}
 	for r.take("|") {
-		alts = append(alts, r.sequence())
+		alts = append(alts, sequence())
 	}
 	return Or(alts...)
 }
+
+type larkReader struct{ scanner }
+
+func (r *larkReader) choice() *Expr { return r.alternatives(r.sequence) }
 
 func (r *larkReader) sequence() *Expr {
 	var seq []*Expr
@@ -496,14 +499,7 @@ func ReadRegex(text string) (g *Grammar, err error) {
 
 type regexReader struct{ scanner }
 
-func (r *regexReader) choice() *Expr {
-	defer r.deeper()()
-	alts := []*Expr{r.sequence()}
-	for r.take("|") {
-		alts = append(alts, r.sequence())
-	}
-	return Or(alts...)
-}
+func (r *regexReader) choice() *Expr { return r.alternatives(r.sequence) }
 
 func (r *regexReader) sequence() *Expr {
 	var seq []*Expr
