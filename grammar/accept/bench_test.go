@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 )
@@ -14,20 +13,7 @@ func functionSchemas(b testing.TB) (schemas []json.RawMessage, texts [][]byte) {
 	for _, set := range []string{"BFCL", "Glaiveai2K"} {
 		files, _ := filepath.Glob(filepath.Join(dataDir(b), "jsonschemabench", set, "*.json"))
 		for _, f := range files {
-			raw, err := os.ReadFile(f)
-			if err != nil {
-				b.Fatal(err)
-			}
-			var file struct {
-				Schema json.RawMessage
-				Tests  []struct {
-					Valid bool
-					Data  json.RawMessage
-				}
-			}
-			if err := json.Unmarshal(raw, &file); err != nil {
-				b.Fatal(err)
-			}
+			file := readSample(b, f)
 			for _, tt := range file.Tests {
 				if tt.Valid {
 					schemas = append(schemas, file.Schema)

@@ -19,6 +19,26 @@ import (
 
 // TestSample judges the instances of the sample schemas, formats asserted, as
 // its README says its labels were made.
+// sampleFile is a schema of the sample with its labelled instances.
+type sampleFile struct {
+	Schema json.RawMessage
+	Tests  []struct {
+		Valid bool
+		Data  json.RawMessage
+	}
+}
+
+func readSample(t testing.TB, path string) (file sampleFile) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 func TestSample(t *testing.T) {
 	files, _ := filepath.Glob(filepath.Join(dataDir(t), "jsonschemabench/*/*.json"))
 	if len(files) == 0 {
@@ -27,20 +47,7 @@ func TestSample(t *testing.T) {
 	var refused, right, perhaps, wide, narrow, instances int
 	var compile []time.Duration
 	for _, f := range files {
-		raw, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var file struct {
-			Schema json.RawMessage
-			Tests  []struct {
-				Valid bool
-				Data  json.RawMessage
-			}
-		}
-		if err := json.Unmarshal(raw, &file); err != nil {
-			t.Fatal(err)
-		}
+		file := readSample(t, f)
 		name := filepath.Base(filepath.Dir(f)) + "/" + filepath.Base(f)
 		began := time.Now()
 		a, err := Compile(context.Background(), file.Schema, Options{Formats: true})
