@@ -20,7 +20,6 @@ import (
 	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/internal/engine"
 	"github.com/toolsidecar/sidecar/internal/simengine"
-	"github.com/toolsidecar/sidecar/models/tokenizer"
 )
 
 // benchPrefixFlags are the flags of sidecar bench prefix.
@@ -99,12 +98,9 @@ func (f *benchPrefixFlags) run(ctx context.Context, stdout, out, log io.Writer) 
 			return err
 		}
 	}
-	vocabulary := tokenizer.Qwen3()
-	if f.vocabulary != "" {
-		var err error
-		if vocabulary, err = tokenizer.Load(f.vocabulary); err != nil {
-			return &usageError{fmt.Errorf("--tokenizer %s: %w", f.vocabulary, err), "give the model's tokenizer.json, or a *.tiktoken file"}
-		}
+	vocabulary, err := openTokenizer("", f.vocabulary)
+	if err != nil {
+		return err
 	}
 	// A running engine may have the prompts of another run in its cache.
 	url, system := engineBase(f.engine), fmt.Sprintf("Session %x.", rand.Uint64())

@@ -17,7 +17,6 @@ import (
 	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/internal/embedder"
 	"github.com/toolsidecar/sidecar/internal/proxy"
-	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/retrieval"
 )
 
@@ -116,11 +115,9 @@ func benchRetrieval(cmd *cobra.Command, o *retrievalFlags) error {
 	if left > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "sidecar: left out: %d of %d queries, which need tools that the catalog lacks\n", left, len(queries))
 	}
-	count := tokenizer.Qwen3()
-	if o.vocabulary != "" {
-		if count, err = tokenizer.Load(o.vocabulary); err != nil {
-			return &usageError{fmt.Errorf("bench retrieval: --tokenizer %s: %w", o.vocabulary, err), "give the model's tokenizer.json, or a *.tiktoken file"}
-		}
+	count, err := openTokenizer("bench retrieval: ", o.vocabulary)
+	if err != nil {
+		return err
 	}
 	if o.embedder.URL != "" {
 		o.embedder.Key = os.Getenv("SIDECAR_EMBEDDER_KEY")

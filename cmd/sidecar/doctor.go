@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolsidecar/sidecar/internal/engine"
-	"github.com/toolsidecar/sidecar/models/tokenizer"
 )
 
 func newDoctorCmd() *cobra.Command {
@@ -97,12 +96,9 @@ func (f *doctorFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := checkEngineURL(f.engine); err != nil {
 		return err
 	}
-	vocabulary := tokenizer.Qwen3()
-	if f.vocabulary != "" {
-		var err error
-		if vocabulary, err = tokenizer.Load(f.vocabulary); err != nil {
-			return &usageError{fmt.Errorf("--tokenizer %s: %w", f.vocabulary, err), "give the model's tokenizer.json, or a *.tiktoken file"}
-		}
+	vocabulary, err := openTokenizer("", f.vocabulary)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolsidecar/sidecar/internal/proxy"
-	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/models/wire"
 	"github.com/toolsidecar/sidecar/prefix"
 )
@@ -53,11 +52,9 @@ beginning, so that an engine finds it in its cache; 1 if they part.`,
 			if err != nil {
 				return &usageError{fmt.Errorf("prefix diff: --family: %w", err), "give the family whose template renders the prompt"}
 			}
-			tok := tokenizer.Qwen3()
-			if vocabulary != "" {
-				if tok, err = tokenizer.Load(vocabulary); err != nil {
-					return &usageError{fmt.Errorf("prefix diff: --tokenizer %s: %w", vocabulary, err), "give the model's tokenizer.json, or a *.tiktoken file"}
-				}
+			tok, err := openTokenizer("prefix diff: ", vocabulary)
+			if err != nil {
+				return err
 			}
 			var sides [2]*prefix.Request
 			for i, path := range args {

@@ -52,11 +52,9 @@ not listed.`,
 			if err != nil {
 				return err
 			}
-			count := tokenizer.Qwen3()
-			if vocabulary != "" {
-				if count, err = tokenizer.Load(vocabulary); err != nil {
-					return &usageError{fmt.Errorf("search: --tokenizer %s: %w", vocabulary, err), "give the model's tokenizer.json, or a *.tiktoken file"}
-				}
+			count, err := openTokenizer("search: ", vocabulary)
+			if err != nil {
+				return err
 			}
 			r := search(c, strings.Join(args, " "), k, count)
 			if asJSON {

@@ -128,21 +128,28 @@ func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr
 	return err
 }
 
+// openTokenizer loads what --tokenizer names, Qwen3's vocabulary for "". An
+// error begins with of.
+func openTokenizer(of, path string) (*tokenizer.Tokenizer, error) {
+	if path == "" {
+		return tokenizer.Qwen3(), nil
+	}
+	t, err := tokenizer.Load(path)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("%s--tokenizer %s: %w", of, path, err), "give the model's tokenizer.json, or a *.tiktoken file"}
+	}
+	return t, nil
+}
+
 // loadStages reads the files that the stages need and opens the catalogs, which
 // the caller closes as cfg.live. Tools that can't be served
 // are named on stderr; the rest is served.
 func loadStages(ctx context.Context, cfg *serveConfig, stderr io.Writer) error {
 	st := &cfg.Proxy.Stages
-	if cfg.Tokenizer == "" {
-		st.Counter = tokenizer.Qwen3()
-	} else {
-		t, err := tokenizer.Load(cfg.Tokenizer)
-		if err != nil {
-			return &usageError{fmt.Errorf("--tokenizer %s: %w", cfg.Tokenizer, err), "give the model's tokenizer.json, or a *.tiktoken file"}
-		}
-		st.Counter = t
-	}
 	var err error
+	if st.Counter, err = openTokenizer("", cfg.Tokenizer); err != nil {
+		return err
+	}
 	if cfg.Model != "" {
 		if st.Cost, err = calculator("--model", cfg.Model, "--gpu", cfg.GPU); err != nil {
 			return err
