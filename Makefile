@@ -50,7 +50,7 @@ endif
 test: ## all stages, real engines included, with the time of each
 	@tools/stages.sh $(STAGES)
 
-STAGES := lint unit race install judges vllm sglang clients
+STAGES := lint unit race install judges vllm sglang llama clients
 
 # The stages one by one: make test-unit, ...
 .PHONY: $(STAGES:%=test-%)
@@ -58,18 +58,20 @@ test-lint: lint ## stage: go vet, gofmt, staticcheck
 test-unit: ## stage: go test ./... (needs nothing but Go)
 	$(GOTEST) ./...
 test-race: ## stage: the packages with concurrency under the race detector
-	$(GOTEST) -race $$(tools/concurrent.sh)
-test-install: engines .venv/clients $(NODE) $(JUDGES) $(VOCABULARIES) $(TEMPLATES) ## stage: install what the next stages need
+	$(GOTEST) -race -timeout 20m $$(tools/concurrent.sh)
+test-install: engines llama .venv/clients $(NODE) $(JUDGES) $(VOCABULARIES) $(TEMPLATES) ## stage: install what the next stages need
 # Every fifth schema of the sample is walked by xgrammar; SIDECAR_JUDGE_EVERY=1
 # walks all of them, which takes about ten minutes.
 test-judges: $(JUDGES) $(VOCABULARIES) $(TEMPLATES) ## stage: tests tagged judges (oracles in Python)
 	SIDECAR_JUDGE_EVERY=$${SIDECAR_JUDGE_EVERY:-5} tools/tagged.sh judges '' -timeout 25m
 test-vllm: .venv/vllm .venv/clients models ## stage: tests tagged engines, named TestVLLM…, on a real vLLM
-	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestVLLM -v -timeout 20m -p 1
+	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestVLLM -v -timeout 30m -p 1
 test-sglang: .venv/sglang .venv/clients models $(NODE) ## stage: the same, named TestSGLang…, on a real SGLang
-	$(WITH) sglang:tiny -- tools/tagged.sh engines TestSGLang -v -timeout 20m -p 1
+	$(WITH) sglang:tiny -- tools/tagged.sh engines TestSGLang -v -timeout 30m -p 1 -parallel 4
+test-llama: llama ## stage: the same, named TestLlama…, on a real llama-server
+	$(WITH) llama:tiny llama:smollm2 -- tools/tagged.sh engines TestLlama -v -timeout 30m -p 1
 test-clients: .venv/vllm .venv/clients models $(NODE) ## stage: the same, named TestClients…: client libraries
-	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestClients -v -timeout 20m -p 1
+	$(WITH) vllm:tiny vllm:smollm2 -- tools/tagged.sh engines TestClients -v -timeout 30m -p 1 -parallel 4
 
 # Every Nth schema of the sample, and 8 s for each, as peers take seconds for some.
 PEERS_EVERY ?= 8
@@ -84,6 +86,18 @@ peers: build .venv/peers $(VOCABULARIES) ## token masks against xgrammar, llguid
 	 echo "## every $(PEERS_EVERY)th schema"; $(PEERS_BENCH) --tokenizer .cache/vocab/$$v.json --schemas $(SCHEMAS) --every $(PEERS_EVERY); \
 	 echo '## slow cases'; $(PEERS_BENCH) --tokenizer .cache/vocab/$$v.json --slow; \
 	 done
+
+# Vectors of the tools below, and seeded variants of them; coder/hnsw is fast to
+# build and finds little, see docs/retrieval-index.md.
+INDEX_TOOLS ?= 100000
+RETRIEVAL := $(or $(SIDECAR_DATA),../shared/data)/retrieval
+
+.PHONY: index-peers
+index-peers: build .venv/index ## the graph of vectors against a scan, coder/hnsw and hnswlib, in one run (minutes)
+	@bin/sidecar bench index --catalog $(RETRIEVAL)/merged/catalog.jsonl --catalog $(RETRIEVAL)/aws-ops/catalog.jsonl \
+	 --queries $(RETRIEVAL)/merged/queries.jsonl --grow $(INDEX_TOOLS) --uniform $(INDEX_TOOLS) --export .cache/index
+	@.venv/index/bin/python tools/index_peers.py .cache/index
+	@go -C tools/coderhnsw run . $(CURDIR)/.cache/index
 
 bench: ## Go benchmarks (BENCH=regexp, COUNT=10, PACKAGES=./…); read with benchstat
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) $(PACKAGES)
@@ -102,6 +116,12 @@ $(STATICCHECK):
 
 engines: .venv/vllm .venv/sglang models ## install vLLM and SGLang on CPU and their test models (3 GB)
 
+# Compiled once; both are left alone when they are up to date.
+.PHONY: llama
+llama: ## compile llama-server and make its models (five minutes, 400 MB)
+	@tools/llama.sh server .cache/llama
+	@tools/model.sh tiny-gguf smollm2-gguf
+
 .PHONY: models
 models: .venv/vllm
 	@tools/model.sh tiny-qwen3 smollm2-135m
@@ -116,7 +136,7 @@ models: .venv/vllm
 	@touch $@
 
 $(TEMPLATES):
-	@tools/templates.sh $(@D)
+	@tools/llama.sh templates $(@D)
 
 # A venv that is up to date is left alone by the script.
 .venv/%: FORCE

@@ -58,7 +58,7 @@ func (c *Checked) Automaton() (*Automaton, error) {
 	h := c.automaton
 	h.once.Do(func() {
 		var p *program
-		if p, h.err = assemble(h.lang, h.defs, min(maxNesting, len(c.work)-1)); h.err == nil {
+		if p, h.err = assemble(h.lang, h.defs, maxNesting); h.err == nil {
 			h.a = &Automaton{p: p}
 		}
 		h.lang, h.defs = nil, nil
@@ -80,16 +80,18 @@ type source struct {
 	p    *program
 	salt uint64 // of hashes, so that nobody can make them collide
 
-	places  []place // by state; 0 stands for none
-	states  map[place]uint32
-	configs map[uint64]*config // by hash, more in their chains
+	places  []place          // by state; 0 stands for none
+	far     map[place]uint32 // states of places with rounds over
+	configs []*config        // a hash table with room for as many again; nil: free
 	frames  map[frameKey]*frame
 	serial  uint32 // of frames
 	kept    int    // bytes
 	work    int    // threads moved
-	tables  map[[256]uint8]*[256]uint8
 	set     threadSet
 	queue   []thread // scratch
+	slab    []config
+	threads []thread // a slab, of those of configs
+	known   int      // configs
 }
 
 // A frame says what comes after the innermost call, or which round of a loop
@@ -116,8 +118,9 @@ type thread struct {
 // A config is a set of threads: all that the text so far may mean.
 type config struct {
 	threads   []thread // sorted
+	sum       uint64   // their hash
+	state     uint32   // with no rounds over; 0: not numbered
 	accepting bool
-	chain     *config     // of the same hash
 	lone      *frame      // see place
 	low       *config     // see place; nil: not known
 	class     *[256]uint8 // see Classes; nil: not known
@@ -125,8 +128,8 @@ type config struct {
 
 func newSource(p *program) (*source, error) {
 	a := &source{
-		p: p, salt: rand.Uint64(), places: make([]place, 1), states: map[place]uint32{},
-		configs: map[uint64]*config{}, frames: map[frameKey]*frame{}, tables: map[[256]uint8]*[256]uint8{},
+		p: p, salt: rand.Uint64(), places: make([]place, 1, 128), far: map[place]uint32{},
+		configs: make([]*config, 256), frames: map[frameKey]*frame{},
 	}
 	a.set.reset()
 	if err := a.close(p.start, nil); err != nil {
@@ -138,14 +141,25 @@ func newSource(p *program) (*source, error) {
 
 // state gives a place its number.
 func (a *source) state(p place) uint32 {
-	s, ok := a.states[p]
+	if p.over == 0 {
+		if p.c.state == 0 {
+			p.c.state = a.number(p)
+		}
+		return p.c.state
+	}
+	s, ok := a.far[p]
 	if !ok {
-		s = uint32(len(a.places))
-		a.places = append(a.places, p)
-		a.states[p] = s
-		a.kept += 64
+		s = a.number(p)
+		a.far[p] = s
+		a.kept += 48
 	}
 	return s
+}
+
+func (a *source) number(p place) uint32 {
+	a.places = append(a.places, p)
+	a.kept += 24
+	return uint32(len(a.places) - 1)
 }
 
 func (a *source) Start() (uint32, error) { return 1, nil }
@@ -163,13 +177,26 @@ func (a *source) Accepting(s uint32) bool { return a.places[s].c.accepting }
 func (a *source) Cost() (bytes, work int) {
 	p := a.p
 	program := 16*cap(p.nodes) + 4*cap(p.need) + 8*cap(p.ranges) + 4*cap(p.targets) + 48*cap(p.loops)
-	return a.kept + program + 24*len(a.set.slots) + 16*cap(a.queue), a.work
+	return a.kept + program + 8*len(a.configs) + 24*len(a.set.slots) + 16*cap(a.queue), a.work
 }
 
 // next is where byte b leads from c; nil if it doesn't fit.
 func (a *source) next(c *config, b byte) (*config, error) {
 	a.set.reset()
 	a.work += 1 + len(c.threads)
+	if len(c.threads) == 1 { // most often in a text that is fixed
+		t := c.threads[0]
+		if t.node = a.p.on(t.node, b); t.node < 0 {
+			return nil, nil
+		}
+		if op := a.p.nodes[t.node].op; op <= opSet || op == opAccept {
+			if t.top.below()+a.p.need[t.node] > a.p.depth {
+				return nil, nil
+			}
+			a.set.found = append(a.set.found, t)
+			return a.intern(), nil
+		}
+	}
 	for _, t := range c.threads {
 		if to := a.p.on(t.node, b); to >= 0 {
 			if err := a.close(to, t.top); err != nil {
@@ -319,19 +346,47 @@ func (a *source) intern() *config {
 		sum = (sum ^ uint64(uint32(t.node))<<32 ^ uint64(t.top.serial())) * 0x9E3779B97F4A7C15
 		sum ^= sum >> 32
 	}
-	for c := a.configs[sum]; c != nil; c = c.chain {
-		if slices.Equal(c.threads, ts) {
+	at := int(sum>>32) & (len(a.configs) - 1)
+	for ; a.configs[at] != nil; at = (at + 1) & (len(a.configs) - 1) {
+		if c := a.configs[at]; c.sum == sum && slices.Equal(c.threads, ts) {
 			return c
 		}
 	}
-	c := &config{threads: slices.Clone(ts), chain: a.configs[sum]}
+	if len(a.slab) == 0 {
+		a.slab = make([]config, 16)
+	}
+	if len(a.threads) < len(ts) {
+		a.threads = make([]thread, 64+len(ts))
+	}
+	c := &a.slab[0]
+	a.slab = a.slab[1:]
+	c.sum, c.threads = sum, a.threads[:len(ts):len(ts)]
+	a.threads = a.threads[copy(c.threads, ts):]
 	for _, t := range ts {
 		c.accepting = c.accepting || a.p.nodes[t.node].op == opAccept
 	}
 	c.lone = a.p.lone(ts)
-	a.configs[sum] = c
-	a.kept += 260 + 16*len(ts)
+	a.configs[at] = c
+	a.kept += 112 + 16*len(ts)
+	if a.known++; 2*a.known > len(a.configs) {
+		a.rehash()
+	}
 	return c
+}
+
+func (a *source) rehash() {
+	old := a.configs
+	a.configs = make([]*config, 2*len(old))
+	for _, c := range old {
+		if c == nil {
+			continue
+		}
+		at := int(c.sum>>32) & (len(a.configs) - 1)
+		for a.configs[at] != nil {
+			at = (at + 1) & (len(a.configs) - 1)
+		}
+		a.configs[at] = c
+	}
 }
 
 // subsume leaves out threads that mean nothing new: in the same place, a loop
@@ -376,81 +431,9 @@ func (p *program) subsume(ts []thread) []thread {
 func (a *source) Classes(s uint32) *[256]uint8 {
 	c := a.places[s].c
 	if c.class == nil {
-		var class [256]uint8
-		a.classesOf(c, &class)
-		if c.class = a.tables[class]; c.class == nil {
-			c.class = &class
-			a.tables[class] = c.class
-			a.kept += 600
-		}
+		c.class = a.p.classes(c.threads)
 	}
 	return c.class
-}
-
-func (a *source) classesOf(c *config, class *[256]uint8) {
-	if len(c.threads) == 1 {
-		switch n := &a.p.nodes[c.threads[0].node]; n.op {
-		case opByte:
-			for b := int(n.lo); b <= int(n.hi); b++ {
-				class[b] = 1
-			}
-			return
-		case opAccept:
-			return
-		}
-	}
-	var cut [257]bool
-	for _, t := range c.threads {
-		switch n := &a.p.nodes[t.node]; n.op {
-		case opByte:
-			cut[n.lo], cut[int(n.hi)+1] = true, true
-		case opSet:
-			for _, r := range a.p.ranges[n.a : n.a+n.b] {
-				cut[r.lo], cut[int(r.hi)+1] = true, true
-			}
-		}
-	}
-	type kind struct {
-		sum uint64
-		of  byte
-	}
-	var some [16]kind
-	kinds := some[:0]
-	now := uint8(0)
-	for b := range 256 {
-		if cut[b] {
-			sum := uint64(0)
-			for i, t := range c.threads {
-				if to := a.p.on(t.node, byte(b)); to >= 0 {
-					sum = (sum ^ uint64(i)<<32 ^ uint64(to) + 1) * 0x9E3779B97F4A7C15
-					sum ^= sum >> 29
-				}
-			}
-			now = 0
-			if sum != 0 {
-				for k, o := range kinds {
-					if o.sum == sum && a.sameTargets(c, o.of, byte(b)) {
-						now = uint8(k + 1)
-						break
-					}
-				}
-				if now == 0 { // at most 255 of them: byte 0 never fits
-					kinds = append(kinds, kind{sum, byte(b)})
-					now = uint8(len(kinds))
-				}
-			}
-		}
-		class[b] = now
-	}
-}
-
-func (a *source) sameTargets(c *config, x, y byte) bool {
-	for _, t := range c.threads {
-		if a.p.on(t.node, x) != a.p.on(t.node, y) {
-			return false
-		}
-	}
-	return true
 }
 
 // A threadSet is a hash set that is emptied in no time.

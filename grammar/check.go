@@ -1,15 +1,17 @@
 package grammar
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"github.com/toolsidecar/sidecar/grammar/accept"
 	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
@@ -26,16 +28,78 @@ type Checked struct {
 	name    string
 	raw     string
 	world   World
-	accept  *jsonschema.Schema
-	work    []int // see workOf
 	content content
 	// shared by all names of the tool
+	judge     *judge
 	automaton *automatonOnce
 	parts     *parts
+	proofs    *proofs
 }
 
 // Name is the tool's name.
 func (c *Checked) Name() string { return c.name }
+
+// A judge decides what fits a schema by its automaton, which grows as it is
+// used. One that has grown by judgeBytes is replaced by a fresh one.
+type judge struct {
+	schema  []byte // closed, in the closed world
+	fresh   int    // bytes of an automaton not used yet
+	current atomic.Pointer[accept.Automaton]
+	bytes   atomic.Int64 // of current, as of some of the last checks
+	checks  atomic.Int64
+}
+
+// judgeBytes is some hundred times what the automaton of a function schema
+// comes to, and judgeEffort some thousand times what a text takes it: a quarter
+// of a second.
+const (
+	judgeBytes  = 8 << 20
+	judgeEffort = 300_000
+)
+
+// judgeOptions are those for a schema. Half the memory is for a shared automaton,
+// which begins with some 20 bytes for each of the schema; a text that needs more
+// is judged as a whole.
+func judgeOptions(schema []byte) accept.Options {
+	return accept.Options{Limits: accept.Limits{Effort: judgeEffort, Memory: 2 * (judgeBytes + 20*len(schema))}}
+}
+
+func newJudge(ctx context.Context, schema []byte) (*judge, error) {
+	a, err := accept.Compile(ctx, schema, judgeOptions(schema))
+	if err != nil {
+		return nil, err
+	}
+	j := &judge{schema: schema, fresh: a.MemoryBytes()}
+	j.current.Store(a)
+	j.bytes.Store(int64(j.fresh))
+	return j, nil
+}
+
+// check judges a text. The error is a *accept.StopError or a *accept.LimitError.
+func (j *judge) check(text []byte) error {
+	a := j.current.Load()
+	f := a.NewFollower()
+	err := f.Feed(text)
+	if err == nil {
+		err = f.End()
+	}
+	if j.checks.Add(1)%16 != 0 && len(text) < 64<<10 {
+		return err
+	}
+	n := a.MemoryBytes()
+	j.bytes.Store(int64(n))
+	if n > j.fresh+judgeBytes {
+		if fresh, err := accept.Compile(context.Background(), j.schema, judgeOptions(j.schema)); err == nil {
+			j.current.CompareAndSwap(a, fresh)
+		}
+	}
+	return err
+}
+
+// reading is the schema for those who want to know more than yes or no.
+func (j *judge) reading() (*accept.Reading, error) {
+	return accept.Read(context.Background(), j.schema, judgeOptions(j.schema))
+}
 
 // A Misfit says where and why arguments don't fit.
 type Misfit struct {
@@ -53,12 +117,8 @@ type Misfit struct {
 	// Offset is the byte at which the text stops being JSON; -1 if it is JSON.
 	Offset int
 
-	// For the envelope: Loc as JSON texts, the library's cause, and the schema
-	// that was broken, by its place and as such.
-	path   []string
-	kind   jsonschema.ErrorKind
-	schema string
-	broken *jsonschema.Schema
+	path  []string // Loc as JSON texts
+	words *wording // of the envelope; nil: those above
 }
 
 func (m *Misfit) Error() string {
@@ -73,10 +133,9 @@ func (m *Misfit) Error() string {
 // is a *Misfit. The text must be one JSON object: UTF-8, no key twice, nothing
 // after it. Numbers are compared exactly, whatever their size.
 func (c *Checked) Check(arguments []byte) error {
-	v, ve, m := c.judge(arguments, true)
-	if ve != nil {
-		m = misfitOf(v, ve)
-		m.broken = c.find(m.schema)
+	f, m := c.judged(arguments, true)
+	if f != nil {
+		m = f.deepest()
 	}
 	if m != nil {
 		return m
@@ -89,126 +148,242 @@ func (c *Checked) Check(arguments []byte) error {
 // arguments of a call, and the result is empty if and only if Check takes it;
 // without, it may be any JSON value, as the instances of a bare schema.
 func (c *Checked) Misfits(text []byte, object bool) []*Misfit {
-	v, ve, m := c.judge(text, object)
-	if ve == nil {
+	f, m := c.judged(text, object)
+	if f == nil {
 		if m == nil {
 			return nil
 		}
 		return []*Misfit{m}
 	}
-	var all []*Misfit
-	for _, cause := range causesOf(v, ve) {
-		m := cause.misfit(v)
-		if len(all) < maxEnvelopeErrors { // the others are counted only
-			m.broken = c.find(m.schema)
-		}
-		all = append(all, m)
-	}
-	return all
+	return f.all()
 }
 
-// judge parses and validates. What fits gives neither an error nor a misfit.
-func (c *Checked) judge(text []byte, object bool) (*jsontext.Value, *jsonschema.ValidationError, *Misfit) {
+// Accept is the automaton that Check judges by: what the schema says, closed in
+// the closed world.
+func (c *Checked) Accept() *accept.Automaton { return c.judge.current.Load() }
+
+// judged judges a text. What fits gives neither faults nor a misfit.
+func (c *Checked) judged(text []byte, object bool) (*faults, *Misfit) {
 	if len(text) > maxArgumentBytes {
-		return nil, nil, &Misfit{ErrorType: "too_long", Message: "arguments longer than 16 MiB", Expected: "at most 16 MiB", Offset: -1}
+		return nil, &Misfit{ErrorType: "too_long", Message: "arguments longer than 16 MiB", Expected: "at most 16 MiB", Offset: -1}
 	}
-	v, err := jsontext.Parse(text, min(len(c.work)-1, maxJSONDepth))
+	verdict := c.judge.check(text)
+	if verdict == nil && (!object || firstByte(text) == '{') {
+		return nil, nil
+	}
+	root, m := oneValue(text, object)
+	if m != nil {
+		return nil, m
+	}
+	var stop *accept.StopError
+	if errors.As(verdict, &stop) {
+		return faultsOf(c.judge.reading, root, stop)
+	}
+	// What is too much byte by byte may be little for a value as a whole.
+	misfits, err := misfitsOf(c.judge.reading, root)
+	if err != nil {
+		verdict = c.Accept().Check(text)
+	}
+	switch {
+	case err != nil && verdict == nil:
+		return nil, nil
+	case err != nil && errors.As(verdict, &stop):
+		return nil, stoppedAt(root, stop)
+	case err != nil:
+		return nil, &Misfit{ErrorType: "too_long", Message: "too much for this schema to be checked: " + verdict.Error(), Expected: "fewer values", Offset: -1}
+	case len(misfits) == 0:
+		return nil, nil
+	}
+	return &faults{root, causesOf(root, misfits)}, nil
+}
+
+// misfitsOf walks a value.
+func misfitsOf(read func() (*accept.Reading, error), root *jsontext.Value) ([]*accept.Misfit, error) {
+	r, err := read()
+	if err != nil {
+		return nil, err
+	}
+	return r.Root().Misfits(root)
+}
+
+// oneValue reads a text that must be one JSON value, or object.
+func oneValue(text []byte, object bool) (*jsontext.Value, *Misfit) {
+	root, err := jsontext.Parse(text, maxJSONDepth)
 	if err != nil {
 		e := err.(*jsontext.SyntaxError)
 		want := "one JSON value"
 		if object {
 			want = "one JSON object"
 		}
-		return nil, nil, &Misfit{InputValue: around(text, e.Offset), ErrorType: e.Code, Message: e.Error(), Expected: want, Offset: e.Offset}
+		return nil, &Misfit{InputValue: around(text, e.Offset), ErrorType: e.Code, Message: e.Error(), Expected: want, Offset: e.Offset}
 	}
-	if object && v.Kind != '{' {
-		return nil, nil, &Misfit{InputValue: clip(v), ErrorType: "type", Message: "the arguments are not an object", Expected: "object", Offset: -1}
+	if object && root.Kind != '{' {
+		return nil, &Misfit{InputValue: clip(root), ErrorType: "type", Message: "the arguments are not an object", Expected: "object", Offset: -1}
 	}
-	if n, d := v.Size(); n > maxWork/c.work[d] {
-		return nil, nil, &Misfit{ErrorType: "too_long", Message: "too many values for this schema to be checked", Expected: "fewer values", Offset: -1}
-	}
-	err = c.accept.Validate(v.Plain())
-	if err == nil {
-		return v, nil, nil
-	}
-	var ve *jsonschema.ValidationError
-	if !errors.As(err, &ve) {
-		return nil, nil, &Misfit{ErrorType: "schema", Message: err.Error(), Expected: "a value that fits the schema", Offset: -1}
-	}
-	return v, ve, nil
+	return root, nil
 }
 
-// misfitOf picks the cause to tell: the deepest place in the arguments, among
+func firstByte(text []byte) byte {
+	for _, b := range text {
+		if b != ' ' && b != '\t' && b != '\n' && b != '\r' {
+			return b
+		}
+	}
+	return 0
+}
+
+// Explain says what is wrong with a text in which an automaton stopped: every
+// independent cause, in the order of the text, at least one. With object the
+// text should have been an object.
+func Explain(a *accept.Automaton, text []byte, object bool, stop *accept.StopError) []*Misfit {
+	root, m := oneValue(text, object)
+	if m != nil {
+		return []*Misfit{m}
+	}
+	f, m := faultsOf(func() (*accept.Reading, error) { return a.Reading(context.Background()) }, root, stop)
+	if m != nil {
+		return []*Misfit{m}
+	}
+	return f.all()
+}
+
+// faults are what is wrong with a value: at least one cause.
+type faults struct {
+	root   *jsontext.Value
+	causes []cause
+}
+
+// maxLocBytes bounds the pointers of all misfits of a text together: its keys
+// may be long, and stand in each.
+const maxLocBytes = 4 << 20
+
+// all is a misfit for each cause, up to maxLocBytes.
+func (f *faults) all() []*Misfit {
+	var all []*Misfit
+	size := 0
+	for _, cause := range f.causes {
+		m := cause.misfit(f.root)
+		if size += len(m.Loc); size > maxLocBytes && len(all) > 0 {
+			break
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// faultsOf finds what is wrong with a value that the automaton stopped in. If
+// that takes too long the misfit is all that the automaton knows.
+func faultsOf(read func() (*accept.Reading, error), root *jsontext.Value, stop *accept.StopError) (*faults, *Misfit) {
+	misfits, err := misfitsOf(read, root)
+	if err != nil || len(misfits) == 0 {
+		return nil, stoppedAt(root, stop)
+	}
+	return &faults{root, causesOf(root, misfits)}, nil
+}
+
+// stoppedAt is the misfit where no more is known than where a text stops.
+func stoppedAt(root *jsontext.Value, stop *accept.StopError) *Misfit {
+	m := &Misfit{ErrorType: "schema", Message: stop.Why, Expected: strings.Join(stop.Expected, " or "), Offset: -1}
+	var toks []string
+	if stop.Pointer != "" {
+		toks = strings.Split(stop.Pointer[1:], "/")
+	}
+	for i, tok := range toks {
+		toks[i] = jsontext.UnescapePointer(tok)
+	}
+	m.locate(root, toks)
+	return m
+}
+
+// deepest picks the cause to tell: the deepest place in the arguments, among
 // equals the first in the order of the text.
-func misfitOf(root *jsontext.Value, ve *jsonschema.ValidationError) *Misfit {
-	all := causesOf(root, ve)
-	best := all[0]
-	for _, c := range all[1:] {
+func (f *faults) deepest() *Misfit {
+	best := f.causes[0]
+	for _, c := range f.causes[1:] {
 		if c.score > best.score {
 			best = c
 		}
 	}
-	return best.misfit(root)
+	return best.misfit(f.root)
 }
 
 // cause is one reason why a value doesn't fit, not counting those that only
 // say that a part doesn't.
 type cause struct {
-	err   *jsonschema.ValidationError
+	*accept.Misfit
 	score int   // deeper places tell more; at equal depth the wrong branch of a union least
 	at    []int // of the place: index of the member or item on each level
 	code  string
 	msg   string
 }
 
+// maxCauses bounds how many misfits are looked at for causes.
+const maxCauses = 100_000
+
 // causesOf gives the causes in the order of the text; of a union only one, the
 // one that came farthest, or the union itself if each branch failed at once.
-func causesOf(root *jsontext.Value, ve *jsonschema.ValidationError) []cause {
-	var all []cause
-	var walk func(e *jsonschema.ValidationError, branch bool)
-	leaf := func(e *jsonschema.ValidationError, branch bool) {
-		score := 2 * len(e.InstanceLocation)
-		if _, isType := e.ErrorKind.(*kind.Type); !isType || !branch {
-			score++
-		}
-		c := cause{err: e, score: score, at: root.Order(e.InstanceLocation)}
-		c.code, c.msg, _ = explain(e.ErrorKind)
-		all = append(all, c)
+func causesOf(root *jsontext.Value, misfits []*accept.Misfit) []cause {
+	type visit struct {
+		*accept.Misfit
+		branch bool
 	}
-	walk = func(e *jsonschema.ValidationError, branch bool) {
-		if len(e.Causes) == 0 {
-			leaf(e, branch)
-			return
+	left := maxCauses
+	unions := map[*accept.Misfit]cause{}
+	leaf := func(m *accept.Misfit, branch bool) cause {
+		c := cause{Misfit: m, score: 2 * len(m.Path), at: root.Order(m.Path)}
+		if m.Keyword != "type" || !branch {
+			c.score++
 		}
-		switch e.ErrorKind.(type) {
-		case *kind.PropertyNames: // its causes are about the name, not about a place
-			leaf(e, branch)
-		case *kind.AnyOf, *kind.OneOf:
-			mine := len(all)
-			for _, c := range e.Causes {
-				walk(c, true)
-			}
-			best := -1
-			for i := mine; i < len(all); i++ {
-				if best < 0 || all[i].score > all[best].score || all[i].score == all[best].score && all[i].before(&all[best]) {
-					best = i
+		c.code, c.msg, _ = explain(m)
+		return c
+	}
+	var collect func(misfits []*accept.Misfit, branch bool) []cause
+	union := func(m *accept.Misfit) cause {
+		if c, ok := unions[m]; ok {
+			return c
+		}
+		all := collect(m.Parts, true)
+		best := leaf(m, false)
+		if len(all) > 0 {
+			far := all[0]
+			for _, c := range all[1:] {
+				if c.score > far.score || c.score == far.score && c.before(&far) {
+					far = c
 				}
 			}
-			if all[best].score == 2*len(e.InstanceLocation) { // every branch wants another type
-				all = all[:mine]
-				leaf(e, branch)
-				return
-			}
-			all[mine] = all[best]
-			all = all[:mine+1]
-		default:
-			for _, c := range e.Causes {
-				walk(c, branch)
+			if far.score != 2*len(m.Path) { // else every branch wants another type
+				best = far
 			}
 		}
+		unions[m] = best
+		return best
 	}
-	walk(ve, false)
-	// The library goes through members in random order.
+	collect = func(misfits []*accept.Misfit, branch bool) []cause {
+		var all []cause
+		seen := map[visit]bool{}
+		var walk func(m *accept.Misfit)
+		walk = func(m *accept.Misfit) {
+			if left--; seen[visit{m, branch}] || left < 0 && len(all) > 0 {
+				return
+			}
+			seen[visit{m, branch}] = true
+			switch {
+			case len(m.Parts) == 0:
+				all = append(all, leaf(m, branch))
+			case m.Keyword == "anyOf" || m.Keyword == "oneOf":
+				all = append(all, union(m))
+			default:
+				for _, part := range m.Parts {
+					walk(part)
+				}
+			}
+		}
+		for _, m := range misfits {
+			walk(m)
+		}
+		return all
+	}
+	all := collect(misfits, false)
 	slices.SortStableFunc(all, func(a, b cause) int {
 		switch {
 		case a.before(&b):
@@ -232,36 +407,19 @@ func (c *cause) before(d *cause) bool {
 }
 
 func (c *cause) misfit(root *jsontext.Value) *Misfit {
-	m := &Misfit{Offset: -1, kind: c.err.ErrorKind, schema: c.err.SchemaURL}
-	m.locate(root, c.err.InstanceLocation)
-	m.ErrorType, m.Message, m.Expected = explain(c.err.ErrorKind)
-	return m
-}
-
-// MisfitAt is what a judge says that knows no more than where a text stops
-// fitting: at a byte of the value at a JSON pointer.
-func MisfitAt(text []byte, offset int, pointer, why, expected string) *Misfit {
-	m := &Misfit{ErrorType: "schema", Message: why, Expected: expected, Offset: offset}
-	root, err := jsontext.Parse(text, maxJSONDepth)
-	if err != nil { // what is at the pointer has no end, then
-		root = nil
-	}
-	var toks []string
-	if pointer != "" {
-		toks = strings.Split(pointer[1:], "/")
-	}
-	for i, tok := range toks {
-		toks[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(tok)
-	}
-	m.locate(root, toks)
+	m := &Misfit{Offset: -1}
+	m.locate(root, c.Path)
+	m.ErrorType, m.Message, m.Expected = explain(c.Misfit)
+	m.words = wordingOf(m, c.Misfit)
 	return m
 }
 
 // locate sets the place of a misfit in the arguments, and the value there.
 func (m *Misfit) locate(root *jsontext.Value, toks []string) {
 	at := root
+	var loc strings.Builder
 	for _, tok := range toks {
-		m.Loc += "/" + escapePointer(tok)
+		loc.WriteString("/" + jsontext.EscapePointer(tok))
 		if at != nil && at.Kind == '[' {
 			if i, err := strconv.Atoi(tok); err == nil {
 				m.path = append(m.path, strconv.Itoa(i))
@@ -271,88 +429,146 @@ func (m *Misfit) locate(root *jsontext.Value, toks []string) {
 		}
 		at, _ = at.Child(tok)
 	}
+	m.Loc = loc.String()
 	if at != nil {
 		m.InputValue = clip(at)
 	}
 }
 
-func explain(k jsonschema.ErrorKind) (code, message, expected string) {
-	code = "schema"
-	if p := k.KeywordPath(); len(p) > 0 {
-		code = p[0]
+// typeWords are the types that a schema wants.
+func typeWords(s accept.Subschema) []string {
+	t := s.Get("type")
+	if t == nil {
+		return nil
 	}
-	switch k := k.(type) {
-	case *kind.Type:
-		expected = strings.Join(k.Want, " or ")
-		message = "is " + k.Got + " where " + expected + " should be"
-	case *kind.Required:
-		expected = strings.Join(k.Missing, ", ")
-		message = "lacks " + quoteAll(k.Missing)
-	case *kind.AdditionalProperties:
-		names := slices.Sorted(slices.Values(k.Properties))
-		expected = "no key " + strings.Join(names, ", ")
-		message = "has " + quoteAll(names) + ", not declared"
-	case *kind.Enum:
-		expected = clipText(fmt.Sprint(k.Want...), 256)
+	if t.Kind == '"' {
+		return []string{t.Str}
+	}
+	var words []string
+	for _, e := range t.Elems {
+		words = append(words, e.Str)
+	}
+	return words
+}
+
+var kindWords = map[byte]string{'{': "object", '[': "array", '"': "string", '0': "number", 't': "boolean", 'f': "boolean", 'n': "null"}
+
+// numberAt is the number at a keyword.
+func numberAt(s accept.Subschema, keyword string) *big.Rat {
+	r, ok := s.Get(keyword).Rat()
+	if !ok {
+		return new(big.Rat) // compiled, so it is a number
+	}
+	return r
+}
+
+// open tells whether minimum or maximum are made exclusive by draft-04's
+// keyword.
+func open(m *accept.Misfit) bool {
+	switch m.Keyword {
+	case "minimum":
+		return m.Schema.Draft() == accept.Draft04 && m.Schema.Get("exclusiveMinimum").IsTrue()
+	case "maximum":
+		return m.Schema.Draft() == accept.Draft04 && m.Schema.Get("exclusiveMaximum").IsTrue()
+	}
+	return false
+}
+
+func explain(m *accept.Misfit) (code, message, expected string) {
+	s := m.Schema
+	code = m.Keyword
+	length := func() int { return utf8.RuneCountInString(m.Value.Str) }
+	switch m.Keyword {
+	case "":
+		return "not_declared", "must not be there", "nothing here"
+	case "type":
+		expected = strings.Join(typeWords(s), " or ")
+		message = "is " + kindWords[m.Value.Kind] + " where " + expected + " should be"
+	case "required":
+		expected = joined(m.Names)
+		message = "lacks " + quoteAll(m.Names)
+	case "additionalProperties":
+		expected = "no key " + joined(m.Names)
+		message = "has " + quoteAll(m.Names) + ", not declared"
+	case "enum":
+		expected = clipText(joinJSON(s.Get("enum").Items(), " "), 256)
 		message = "is not one of the listed values"
-	case *kind.Const:
-		expected = clipText(fmt.Sprint(k.Want), 256)
+	case "const":
+		expected = clipText(jsonText(s.Get("const")), 256)
 		message = "is not the one value that fits"
-	case *kind.MinLength:
-		expected = fmt.Sprintf("at least %d characters", k.Want)
-		message = fmt.Sprintf("has %d characters, fewer than %d", k.Got, k.Want)
-	case *kind.MaxLength:
-		expected = fmt.Sprintf("at most %d characters", k.Want)
-		message = fmt.Sprintf("has %d characters, more than %d", k.Got, k.Want)
-	case *kind.MinItems:
-		expected = fmt.Sprintf("at least %d items", k.Want)
-		message = fmt.Sprintf("has %d items, fewer than %d", k.Got, k.Want)
-	case *kind.MaxItems:
-		expected = fmt.Sprintf("at most %d items", k.Want)
-		message = fmt.Sprintf("has %d items, more than %d", k.Got, k.Want)
-	case *kind.Pattern:
-		expected = clipText(k.Want, 256)
+	case "minLength":
+		expected = "at least " + boundText(numberAt(s, code)) + " characters"
+		message = fmt.Sprintf("has %d characters, fewer than %s", length(), boundText(numberAt(s, code)))
+	case "maxLength":
+		expected = "at most " + boundText(numberAt(s, code)) + " characters"
+		message = fmt.Sprintf("has %d characters, more than %s", length(), boundText(numberAt(s, code)))
+	case "minItems":
+		expected = "at least " + boundText(numberAt(s, code)) + " items"
+		message = fmt.Sprintf("has %d items, fewer than %s", len(m.Value.Elems), boundText(numberAt(s, code)))
+	case "maxItems":
+		expected = "at most " + boundText(numberAt(s, code)) + " items"
+		message = fmt.Sprintf("has %d items, more than %s", len(m.Value.Elems), boundText(numberAt(s, code)))
+	case "pattern":
+		expected = clipText(s.Get("pattern").Str, 256)
 		message = "does not match the pattern"
-	case *kind.Minimum:
-		expected = "at least " + boundText(k.Want)
-		message = "is below " + boundText(k.Want)
-	case *kind.Maximum:
-		expected = "at most " + boundText(k.Want)
-		message = "is above " + boundText(k.Want)
-	case *kind.ExclusiveMinimum:
-		expected = "more than " + boundText(k.Want)
-		message = "is not above " + boundText(k.Want)
-	case *kind.ExclusiveMaximum:
-		expected = "less than " + boundText(k.Want)
-		message = "is not below " + boundText(k.Want)
-	case *kind.MultipleOf:
-		expected = "a multiple of " + boundText(k.Want)
-		message = "is not a multiple of " + boundText(k.Want)
-	case *kind.DependentRequired:
-		expected = strings.Join(k.Missing, ", ")
-		message = fmt.Sprintf("has %q and lacks %s", k.Prop, quoteAll(k.Missing))
-	case *kind.Dependency:
-		expected = strings.Join(k.Missing, ", ")
-		message = fmt.Sprintf("has %q and lacks %s", k.Prop, quoteAll(k.Missing))
-	case *kind.UniqueItems:
+	case "format":
+		name := s.Get("format").Str
+		expected = "a string of format " + clipText(name, 64)
+		message = "is no valid " + clipText(name, 64)
+	case "minProperties":
+		expected = "at least " + plural(numberAt(s, code), "key")
+		message = fmt.Sprintf("has %d keys, fewer than %s", len(m.Value.Members), boundText(numberAt(s, code)))
+	case "maxProperties":
+		expected = "at most " + plural(numberAt(s, code), "key")
+		message = fmt.Sprintf("has %d keys, more than %s", len(m.Value.Members), boundText(numberAt(s, code)))
+	case "contains":
+		least := big.NewRat(1, 1)
+		if s.Get("minContains") != nil {
+			least = numberAt(s, "minContains")
+		}
+		expected = "at least " + plural(least, "item") + " of " + domain(s.Child("contains"))
+		message = "has too few items that fit contains"
+	case "maxContains":
+		expected = "at most " + plural(numberAt(s, code), "item") + " of " + domain(s.Child("contains"))
+		message = "has too many items that fit contains"
+	case "not":
+		expected = "anything but " + domain(s.Child("not"))
+		message = "is what the schema denies"
+	case "minimum", "exclusiveMinimum":
+		least := boundText(numberAt(s, m.Keyword))
+		if m.Keyword == "minimum" && !open(m) {
+			expected, message = "at least "+least, "is below "+least
+		} else {
+			expected, message = "more than "+least, "is not above "+least
+		}
+	case "maximum", "exclusiveMaximum":
+		most := boundText(numberAt(s, m.Keyword))
+		if m.Keyword == "maximum" && !open(m) {
+			expected, message = "at most "+most, "is above "+most
+		} else {
+			expected, message = "less than "+most, "is not below "+most
+		}
+	case "multipleOf":
+		expected = "a multiple of " + boundText(numberAt(s, code))
+		message = "is not a multiple of " + boundText(numberAt(s, code))
+	case "dependentRequired", "dependencies", "dependentSchemas":
+		expected = joined(m.Names[1:])
+		message = fmt.Sprintf("has %q and lacks %s", m.Names[0], quoteAll(m.Names[1:]))
+	case "uniqueItems":
 		expected = "items all different"
-		message = fmt.Sprintf("holds one value twice, as items %d and %d", k.Duplicates[0], k.Duplicates[1])
-	case *kind.PropertyNames:
+		message = fmt.Sprintf("holds one value twice, as items %d and %d", m.Two[0], m.Two[1])
+	case "propertyNames":
 		expected = "names that keep propertyNames"
-		message = fmt.Sprintf("has the name %q, which does not fit propertyNames", clipText(k.Property, 64))
-	case *kind.AnyOf:
+		message = fmt.Sprintf("has the name %q, which does not fit propertyNames", clipText(m.Names[0], 64))
+	case "anyOf":
 		expected = "one of the alternatives"
 		message = "fits none of the alternatives"
-	case *kind.OneOf:
+	case "oneOf":
 		expected = "exactly one of the alternatives"
 		message = "fits none of the alternatives"
-		if len(k.Subschemas) > 1 {
-			message = fmt.Sprintf("fits more than one alternative, %d and %d", k.Subschemas[0], k.Subschemas[1])
+		if len(m.Two) > 1 {
+			message = fmt.Sprintf("fits more than one alternative, %d and %d", m.Two[0], m.Two[1])
 		}
-	case *kind.FalseSchema:
-		code = "not_declared"
-		expected = "nothing here"
-		message = "must not be there"
 	default:
 		message = "breaks " + code
 		expected = "a value that keeps " + code
@@ -375,7 +591,21 @@ func quoteAll(names []string) string {
 	return b.String()
 }
 
-func clip(v *jsontext.Value) string { return clipText(string(v.AppendTo(nil)), 256) }
+// joined is the names with commas between, as many as 1,024 bytes take.
+func joined(names []string) string {
+	size := 0
+	for i, n := range names {
+		if size += len(n) + 2; size > 1024 {
+			return clipText(strings.Join(names[:i+1], ", "), 1024)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func clip(v *jsontext.Value) string {
+	left := 256
+	return clipText(string(beginning(v, &left, 256).AppendTo(nil)), 256)
+}
 
 func clipText(s string, n int) string {
 	if len(s) <= n {

@@ -10,51 +10,68 @@ import (
 
 // content is what the engine holds the arguments of one tool to.
 type content struct {
-	ebnf    string
-	quoted  string   // ebnf as a JSON string
-	costMS  float64  // see dialect.EBNF
+	fragment
 	reasons []string // why the grammar isn't inside the schema; none if it is
-	plain   bool     // patterns were left out, because the engine would take too long
-	barren  error    // no object fits; then ebnf lets any through
-	lang    *lang    // what ebnf writes, unless that is too large
-	defs    []*def   // those that lang refers to
+	manner  manner
+	barren  error  // no object fits; then fragment lets any through
+	lang    *lang  // what fragment writes, unless that is too large
+	defs    []*def // those that lang refers to
 }
 
 // maxCompileMS is how long an engine may take for one tool, by what is
 // predicted of xgrammar; the slowest of 1,537 schemas of the wild takes 650 ms.
-// What takes longer is written wider.
-const maxCompileMS = 2000
+// What takes longer is written wider. maxSpreadMS is the same where keywords are
+// spread: a choice is not worth more than its check.
+const (
+	maxCompileMS = 2000
+	maxSpreadMS  = 500
+)
+
+// A manner is how a schema is narrowed. What the engine would take too long for
+// is done without.
+type manner struct {
+	coarse bool // no keyword is spread
+	plain  bool // no pattern is written
+}
 
 // contentOf narrows a schema to a grammar.
 func contentOf(root *jsontext.Value, plainRefs bool) content {
 	var c content
 	var g *dialect.Grammar
-	for _, plain := range []bool{false, true} {
-		c.plain = plain
-		c.lang, c.defs, c.reasons, c.barren = langOf(root, plainRefs, plain)
+	for as, last := (manner{}), false; !last; {
+		c.manner = as
+		var used manner
+		c.lang, c.defs, c.reasons, used, c.barren = langOf(root, plainRefs, as)
 		var err error
 		if g, err = draft(c.lang, c.defs); err == nil {
-			if c.ebnf, c.costMS = dialect.EBNF(g); c.costMS <= maxCompileMS {
+			c.fragment = fragmentOf(g)
+			ms := c.cost().MS()
+			if ms <= maxSpreadMS || !used.coarse && ms <= maxCompileMS {
 				break
 			}
-			err = fmt.Errorf("the engine would take %.1f s to compile it", c.costMS/1000)
+			err = fmt.Errorf("the engine would take %.1f s to compile it", ms/1000)
 		}
-		if plain { // not even without patterns
+		switch {
+		case used.coarse && !as.coarse:
+			as = manner{coarse: true}
+		case used.plain && !as.plain:
+			as = manner{coarse: true, plain: true}
+		default: // not even without patterns
+			last = true
 			c.reasons = append(c.reasons, "#: "+err.Error())
 			slices.Sort(c.reasons)
 			g, _ = draft(anyObject(), nil)
-			c.ebnf, c.costMS = dialect.EBNF(g)
+			c.fragment = fragmentOf(g)
 		}
 	}
-	c.quoted = string(jsontext.AppendString(nil, c.ebnf))
 	return c
 }
 
 // langOf narrows a schema to JSON objects. If none fits barren says so, a
-// *barrenError, and l is the other values that fit, or all objects. With plain
-// no pattern is written.
-func langOf(root *jsontext.Value, plainRefs, plain bool) (l *lang, defs []*def, reasons []string, barren error) {
-	n := &narrower{root: root, draft: draftOf(root), plainRefs: plainRefs, defs: map[*jsontext.Value]*def{}, seen: map[string]bool{}, budget: maxNarrowed, plain: plain}
+// *barrenError, and l is the other values that fit, or all objects. used is the
+// manner that would have left something out.
+func langOf(root *jsontext.Value, plainRefs bool, as manner) (l *lang, defs []*def, reasons []string, used manner, barren error) {
+	n := &narrower{root: root, draft: draftOf(root), plainRefs: plainRefs, defs: map[*jsontext.Value]*def{}, seen: map[string]bool{}, budget: maxNarrowed, manner: as}
 	all := n.schema(root, "#")
 	for _, f := range n.later {
 		f()
@@ -71,6 +88,7 @@ func langOf(root *jsontext.Value, plainRefs, plain bool) (l *lang, defs []*def, 
 		} else {
 			e.others = true
 		}
+		e.keyword = e.blame(root)
 		barren = e
 	}
 	for _, d := range n.order {
@@ -80,7 +98,7 @@ func langOf(root *jsontext.Value, plainRefs, plain bool) (l *lang, defs []*def, 
 		}
 	}
 	slices.Sort(n.reasons)
-	return l, defs, n.reasons, barren
+	return l, defs, n.reasons, manner{coarse: n.spreads, plain: n.patterned}, barren
 }
 
 func anyObject() *lang { return &lang{kind: object, max: -1, rest: &lang{kind: anyValue}} }
@@ -90,6 +108,26 @@ func anyObject() *lang { return &lang{kind: object, max: -1, rest: &lang{kind: a
 type barrenError struct {
 	loc    string // where nothing fits; "" if values don't end
 	others bool   // but other values fit
+	// keyword is the one by which the schema lets no object through; "" where
+	// that can't be told.
+	keyword string
+}
+
+// blame finds the keyword.
+func (e *barrenError) blame(root *jsontext.Value) string {
+	switch {
+	case e.others:
+		for _, key := range []string{"type", "enum", "const", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if"} {
+			if root.Has(key) {
+				return key
+			}
+		}
+	case e.loc == "":
+		return "$ref"
+	case e.loc != "#":
+		return "required"
+	}
+	return ""
 }
 
 func (e *barrenError) Error() string {

@@ -1,11 +1,12 @@
 package grammar
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/toolsidecar/sidecar/grammar/accept"
 	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
@@ -50,28 +51,20 @@ const maxDefaultDepth = 32
 // another without end or grow beyond 16 MiB, or if arguments that fitted
 // would no longer fit with them. Whether the arguments fit is not judged.
 func (c *Checked) FillDefaults(arguments []byte) ([]byte, error) {
-	_, ve, m := c.judge(arguments, true)
-	if m != nil {
+	if _, m := oneValue(arguments, true); m != nil {
 		return nil, m
 	}
-	root := &jsontext.Value{Kind: '{'}
-	if len(c.raw) > 0 {
-		v, err := jsontext.Parse([]byte(c.raw), maxJSONDepth)
-		if err != nil {
-			return nil, err // compiled, so it is JSON
-		}
-		root = v
-	}
-	plainRefs, err := survey(c.name, root)
+	fits := c.Check(arguments) == nil
+	r, err := c.judge.reading()
 	if err != nil {
 		return nil, err
 	}
-	f := &filler{c: c, root: root, plainRefs: plainRefs, fits: map[*jsontext.Value]error{}}
-	out, err := f.text(arguments, []located{{root, c.accept, "#"}}, 0)
-	if err != nil {
+	f := &filler{c: c, r: r, fits: map[*jsontext.Value]error{}}
+	out, err := f.text(arguments, []accept.Subschema{r.Root()}, 0)
+	if err = cmp.Or(err, f.err); err != nil {
 		return nil, err
 	}
-	if f.put > 0 && ve == nil {
+	if f.put > 0 && fits {
 		if err := c.Check(out); err != nil {
 			return nil, &DefaultError{c.name, f.first, "with the defaults put in, the arguments no longer fit: " + err.Error()}
 		}
@@ -79,108 +72,84 @@ func (c *Checked) FillDefaults(arguments []byte) ([]byte, error) {
 	return out, nil
 }
 
-// located is a schema that applies to a value: as written, compiled, and where
-// it stands.
-type located struct {
-	v   *jsontext.Value
-	s   *jsonschema.Schema
-	loc string
-}
-
 type filler struct {
-	c         *Checked
-	root      *jsontext.Value
-	plainRefs bool
-	fits      map[*jsontext.Value]error // verdicts on defaults
-	put       int                       // bytes put in
-	first     string                    // place of the first default put in
+	c     *Checked
+	r     *accept.Reading
+	fits  map[*jsontext.Value]error // verdicts on defaults
+	put   int                       // bytes put in
+	first string                    // place of the first default put in
+	err   error                     // the first of all and member
 }
 
 // all adds to places the schemas that apply to the same value as they do.
-func (f *filler) all(places []located) []located {
+func (f *filler) all(places []accept.Subschema) []accept.Subschema {
 	out := slices.Clip(places)
+	var in map[*jsontext.Value]bool // out
+	add := func(s accept.Subschema) {
+		if in == nil {
+			in = map[*jsontext.Value]bool{}
+			for _, q := range out {
+				in[q.Value()] = true
+			}
+		}
+		if s.Value().Kind == '{' && !in[s.Value()] {
+			in[s.Value()] = true
+			out = append(out, s)
+		}
+	}
 	for i := 0; i < len(out); i++ {
 		p := out[i]
-		add := func(v *jsontext.Value, s *jsonschema.Schema, loc string) {
-			if v == nil || s == nil || v.Kind != '{' || slices.ContainsFunc(out, func(q located) bool { return q.v == v }) {
-				return
-			}
-			out = append(out, located{v, s, loc})
+		refs, only, err := p.References()
+		if err != nil && f.err == nil {
+			f.err = err
 		}
-		if r := p.v.Get("$ref"); r != nil && r.Kind == '"' && f.plainRefs {
-			t, _ := resolve(f.root, r.Str)
-			add(t, p.s.Ref, r.Str)
-			if p.s.DraftVersion < draft2019 {
-				continue // siblings of $ref don't count
-			}
+		for _, r := range refs {
+			add(r)
 		}
-		for k, e := range elemsOf(p.v.Get("allOf")) {
-			if k < len(p.s.AllOf) {
-				add(e, p.s.AllOf[k], p.loc+"/allOf/"+strconv.Itoa(k))
-			}
+		if only {
+			continue
+		}
+		for k := range p.Get("allOf").Items() {
+			add(p.Child("allOf", strconv.Itoa(k)))
 		}
 	}
 	return out
-}
-
-func elemsOf(v *jsontext.Value) []*jsontext.Value {
-	if v == nil {
-		return nil
-	}
-	return v.Elems
 }
 
 // member gives the schemas of a member, nil if none is known.
-func (f *filler) member(places []located, key string) []located {
-	var out []located
+func (f *filler) member(places []accept.Subschema, key string) []accept.Subschema {
+	var out []accept.Subschema
 	for _, p := range places {
-		at := ""
-		v, s := p.v.Get("properties").Get(key), p.s.Properties[key]
+		v, at := p.Get("properties").Get(key), []string{"properties", key}
 		if v == nil {
-			if v = p.v.Get("additionalProperties"); v == nil {
-				continue
-			}
-			s, _ = p.s.AdditionalProperties.(*jsonschema.Schema)
-			at = "/additionalProperties"
-			for r := range p.s.PatternProperties {
-				if r.MatchString(key) {
-					s = nil
+			v, at = p.Get("additionalProperties"), []string{"additionalProperties"}
+			for _, m := range p.Get("patternProperties").List() {
+				matches, err := f.r.Matches(m.Key, key)
+				if err != nil && f.err == nil {
+					f.err = err
+				}
+				if matches {
+					v = nil
 				}
 			}
 		}
-		if v.Kind != '{' || s == nil {
-			continue
+		if v != nil && v.Kind == '{' {
+			out = append(out, p.Child(at...))
 		}
-		if at == "" {
-			at = "/properties/" + escapePointer(key)
-		}
-		out = append(out, located{v, s, p.loc + at})
 	}
 	return out
 }
 
-func (f *filler) item(places []located, i int) []located {
-	var out []located
+func (f *filler) item(places []accept.Subschema, i int) []accept.Subschema {
+	var out []accept.Subschema
 	for _, p := range places {
-		v, s, loc := p.v.Get("items"), p.s.Items2020, p.loc+"/items"
-		first, rest := p.v.Get("prefixItems"), p.s.PrefixItems
-		at := p.loc + "/prefixItems/"
-		if p.s.DraftVersion < draft2020 {
-			switch it := p.s.Items.(type) {
-			case *jsonschema.Schema:
-				s = it
-			case []*jsonschema.Schema:
-				first, rest, at = v, it, loc+"/"
-				v = p.v.Get("additionalItems")
-				s, _ = p.s.AdditionalItems.(*jsonschema.Schema)
-				loc = p.loc + "/additionalItems"
-			}
+		first, rest := p.Tuple()
+		v, at := p.Get(rest), []string{rest}
+		if firsts := p.Get(first).Items(); i < len(firsts) {
+			v, at = firsts[i], []string{first, strconv.Itoa(i)}
 		}
-		if i < len(elemsOf(first)) && i < len(rest) {
-			v, s, loc = first.Elems[i], rest[i], at+strconv.Itoa(i)
-		}
-		if v != nil && v.Kind == '{' && s != nil {
-			out = append(out, located{v, s, loc})
+		if v != nil && v.Kind == '{' {
+			out = append(out, p.Child(at...))
 		}
 	}
 	return out
@@ -188,9 +157,9 @@ func (f *filler) item(places []located, i int) []located {
 
 // text fills one JSON text to which the places apply; depth counts the
 // defaults around it.
-func (f *filler) text(b []byte, places []located, depth int) ([]byte, error) {
+func (f *filler) text(b []byte, places []accept.Subschema, depth int) ([]byte, error) {
 	w := &writer{f: f, b: b, p: jsontext.NewReader(b, maxJSONDepth), depth: depth}
-	if err := w.value(places, 0); err != nil {
+	if err := w.value(places); err != nil {
 		return nil, err
 	}
 	return append(w.out, b[w.copied:]...), nil
@@ -206,7 +175,7 @@ type writer struct {
 	depth  int
 }
 
-func (w *writer) value(places []located, level int) error {
+func (w *writer) value(places []accept.Subschema) error {
 	p := w.p
 	p.Space()
 	if places = w.f.all(places); len(places) == 0 || p.Byte() != '{' && p.Byte() != '[' {
@@ -220,7 +189,7 @@ func (w *writer) value(places []located, level int) error {
 				p.Skip()
 				return nil
 			}
-			if err := w.value(w.f.item(places, i), level+1); err != nil {
+			if err := w.value(w.f.item(places, i)); err != nil {
 				return err
 			}
 			if p.Space(); p.Byte() == ',' {
@@ -242,7 +211,7 @@ func (w *writer) value(places []located, level int) error {
 		have[key] = true
 		p.Space()
 		p.Skip() // the colon
-		if err := w.value(w.f.member(places, key), level+1); err != nil {
+		if err := w.value(w.f.member(places, key)); err != nil {
 			return err
 		}
 		end = p.Offset()
@@ -253,18 +222,18 @@ func (w *writer) value(places []located, level int) error {
 	p.Skip()
 	first, required := len(have) == 0, requiredOf(places)
 	for _, at := range places {
-		for _, m := range at.v.Get("properties").List() {
+		for _, m := range at.Get("properties").List() {
 			if have[m.Key] || required[m.Key] {
 				continue
 			}
-			child := w.f.all(w.f.member([]located{at}, m.Key))
+			child := w.f.all(w.f.member([]accept.Subschema{at}, m.Key))
 			for _, q := range child {
-				d := q.v.Get("default")
+				d := q.Get("default")
 				if d == nil {
 					continue
 				}
 				// All that applies to the key: an allOf branch may say more.
-				text, err := w.f.due(d, child[0].s, q.loc+"/default", w.f.member(places, m.Key), w.depth, level+1)
+				text, err := w.f.due(d, child[0], "#"+q.Place()+"/default", w.f.member(places, m.Key), w.depth)
 				if err != nil {
 					return err
 				}
@@ -277,11 +246,11 @@ func (w *writer) value(places []located, level int) error {
 	return nil
 }
 
-func requiredOf(places []located) map[string]bool {
+func requiredOf(places []accept.Subschema) map[string]bool {
 	m := map[string]bool{}
 	for _, p := range places {
-		for _, key := range p.s.Required {
-			m[key] = true
+		for _, key := range p.Get("required").Items() {
+			m[key.Str] = true
 		}
 	}
 	return m
@@ -299,13 +268,13 @@ func (w *writer) put(at int, key string, text []byte, first bool) {
 }
 
 // due is the text of a default, filled itself, if it fits the schema s.
-func (f *filler) due(d *jsontext.Value, s *jsonschema.Schema, loc string, places []located, depth, level int) ([]byte, error) {
+func (f *filler) due(d *jsontext.Value, s accept.Subschema, loc string, places []accept.Subschema, depth int) ([]byte, error) {
 	if depth >= maxDefaultDepth {
 		return nil, &DefaultError{f.c.name, loc, "defaults hold one another without end"}
 	}
 	err, ok := f.fits[d]
 	if !ok {
-		err = f.c.fit(d, s, loc, level)
+		err = f.c.fit(d, s, loc)
 		f.fits[d] = err
 	}
 	if err != nil {
@@ -321,24 +290,20 @@ func (f *filler) due(d *jsontext.Value, s *jsonschema.Schema, loc string, places
 	return f.text(text, places, depth+1)
 }
 
-// fit tells whether a default fits the subschema s, level levels below the
-// root.
-func (c *Checked) fit(d *jsontext.Value, s *jsonschema.Schema, loc string, level int) error {
-	n, deep := d.Size()
-	if deep+level >= len(c.work) || n > maxWork/c.work[deep+level] {
-		return &DefaultError{c.name, loc, "too much to be checked against its schema"}
+// fit tells whether a default fits the subschema s.
+func (c *Checked) fit(d *jsontext.Value, s accept.Subschema, loc string) error {
+	misfits, err := s.Misfits(d)
+	if err != nil {
+		return &DefaultError{c.name, loc, "too much to be checked against its schema: " + err.Error()}
 	}
-	err := s.Validate(d.Plain())
-	if err == nil {
+	if len(misfits) == 0 {
 		return nil
 	}
-	why := err.Error()
-	if ve, ok := err.(*jsonschema.ValidationError); ok {
-		m := misfitOf(d, ve)
-		why = m.Message
-		if m.Loc != "" {
-			why = m.Loc + " " + why
-		}
+	f := faults{d, causesOf(d, misfits)}
+	m := f.deepest()
+	why := m.Message
+	if m.Loc != "" {
+		why = m.Loc + " " + why
 	}
 	return &DefaultError{c.name, loc, fmt.Sprintf("%s does not fit its own schema: %s", clipText(string(d.AppendTo(nil)), 80), why)}
 }

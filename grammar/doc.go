@@ -18,10 +18,11 @@
 // is named in the Emission with the reasons; then Check is what catches a
 // misfit. See narrow for each keyword.
 //
-// The way through the code: schema.go bounds a
-// schema and resolves references, world.go closes it, compile.go and check.go
-// make the judge; merge.go and narrow.go turn the schema into a lang, lang.go
-// takes out what has no finite value; pattern.go, digits.go and write.go draft
+// The way through the code: schema.go bounds a schema and resolves references,
+// world.go closes it, compile.go and check.go make the judge; merge.go and
+// narrow.go turn the schema into a lang, with spread.go and arrange.go for what
+// is a choice, and lang.go takes out what has no finite value; pattern.go,
+// digits.go and write.go draft
 // rules of it, which package dialect puts into the notation of an engine, tag.go
 // into a structural tag and emit.go into a text for other engines; rewrite.go
 // makes a schema again. prove.go reads back and compares, known.go holds what is
@@ -35,8 +36,9 @@
 // described tool apart, rules.go holds what to look for in it, overlap.go what
 // to look for among many.
 //
-// Not supported by narrow, and therefore left to Check: uniqueItems, contains,
-// not, if/then/else, dependentSchemas, $dynamicRef, references by anchor or
-// embedded $id, inner anchors and word boundaries in patterns, multipleOf in
-// wide ranges, maps with distinct keys.
+// Not supported by narrow, and therefore left to Check: $dynamicRef, references
+// by anchor or embedded $id, inner anchors and word boundaries in patterns,
+// multipleOf in wide ranges, maps with distinct keys; and beyond the limits of
+// spread.go and arrange.go, which write them as choices, uniqueItems, contains,
+// not, if/then/else, dependentSchemas, overlapping oneOf and counts of members.
 package grammar

@@ -61,8 +61,8 @@ func (e *TargetError) Unwrap() error { return e.Err }
 // The part of a tool doesn't depend on the others: the same tool gives the
 // same bytes in every text, and they are kept.
 func Write(s Syntax, tools []*Checked, choice Choice, target Target) (Text, error) {
-	if s.Section != "" || s.ID != "" || s.Parameters != nil || s.Channels {
-		return Text{}, fmt.Errorf("as %s only calls that are JSON objects can be written; this family's are held by a structural tag", target)
+	if err := s.writes(target); err != nil {
+		return Text{}, err
 	}
 	w := &replyWriter{target: target, syntax: s, choice: choice}
 	tools, err := choice.among(tools)
@@ -70,10 +70,11 @@ func Write(s Syntax, tools []*Checked, choice Choice, target Target) (Text, erro
 		return Text{}, err
 	}
 	for _, t := range tools {
-		if e := w.tool(t); e != nil {
+		te := t.written(target)
+		if e := w.tool(t, &te); e != nil {
 			err = errors.Join(err, &TargetError{t.name, target, e})
 		}
-		w.out.Tools = append(w.out.Tools, t.written(target))
+		w.out.Tools = append(w.out.Tools, te)
 	}
 	if choice.Response != nil && (choice.Mode == Auto || choice.Mode == None) {
 		if e := w.response(choice.Response); e != nil {
@@ -102,6 +103,24 @@ func Write(s Syntax, tools []*Checked, choice Choice, target Target) (Text, erro
 		}
 	}
 	return w.out, nil
+}
+
+// writes says why calls of a syntax can't be written in a notation.
+func (s *Syntax) writes(target Target) error {
+	switch {
+	case s.Channels:
+		return fmt.Errorf("a reply of messages can't be written as %s; it is held by a structural tag", target)
+	case s.Parameters != nil && target != GBNF:
+		return fmt.Errorf("arguments in tags can't be written as %s; they are held by a structural tag or by gbnf", target)
+	case s.Section+s.ID != "" && (target == JSONSchema || target == LegacyTag):
+		return fmt.Errorf("sections and ids of calls can't be written as %s; they are held by a structural tag, gbnf, lark or regex", target)
+	}
+	for _, m := range s.Tokens {
+		if target == Lark && (!strings.HasPrefix(m, "<") || !strings.HasSuffix(m, ">")) {
+			return fmt.Errorf("the token %s has no name in lark; calls are held by a structural tag, gbnf or regex", m)
+		}
+	}
+	return nil
 }
 
 // legacy is the tag of structures and triggers. What ends a call stops before
@@ -159,8 +178,17 @@ type replyWriter struct {
 	out     Text
 }
 
-func (w *replyWriter) tool(t *Checked) error {
-	args, err := w.part(t)
+func (w *replyWriter) tool(t *Checked, te *ToolEmission) error {
+	if w.syntax.CheckName != nil {
+		if err := w.syntax.CheckName(t.name); err != nil {
+			return err
+		}
+	}
+	part := w.part
+	if w.syntax.Parameters != nil {
+		part = func(t *Checked) (*dialect.Expr, error) { return w.inTags(t, te) }
+	}
+	args, err := part(t)
 	if err != nil {
 		return err
 	}
@@ -200,9 +228,31 @@ func (w *replyWriter) calls(before *dialect.Expr, read string) []*dialect.Expr {
 	var out []*dialect.Expr
 	for i, args := range w.args {
 		begin := w.text(strings.TrimPrefix(w.begins[i], read))
-		out = append(out, dialect.Then(before, begin, args, w.text(w.syntax.End)))
+		out = append(out, dialect.Then(before, begin, w.id(), args, w.text(w.syntax.End)))
 	}
 	return out
+}
+
+// id is the id of a call and what stands behind it.
+func (w *replyWriter) id() *dialect.Expr {
+	if w.syntax.ID == "" {
+		return dialect.Then()
+	}
+	return dialect.Then(dialect.Lexeme(w.syntax.id()), w.text(w.syntax.AfterID))
+}
+
+// several is one call or more.
+func (w *replyWriter) several(call *dialect.Expr) *dialect.Expr {
+	if !w.choice.Parallel || w.choice.Mode == Named {
+		return call
+	}
+	return dialect.Then(call, dialect.Times(dialect.Then(dialect.Text(w.syntax.Separator), call), 0, -1))
+}
+
+// section is the calls of a reply with what stands around them; before and read
+// as for calls.
+func (w *replyWriter) section(before *dialect.Expr, read string, call *dialect.Expr) *dialect.Expr {
+	return dialect.Then(before, w.text(strings.TrimPrefix(w.syntax.Section, read)), w.several(call), w.text(w.syntax.SectionEnd))
 }
 
 func (w *replyWriter) response(t *Checked) (err error) {
@@ -223,14 +273,34 @@ func (w *replyWriter) part(t *Checked) (*dialect.Expr, error) {
 		w.schemas = append(w.schemas, p.text)
 		return dialect.Then(), nil
 	}
-	if !w.seen[p.prefix] {
-		if w.seen == nil {
-			w.seen = map[string]bool{}
-		}
-		w.seen[p.prefix] = true
-		w.parts.WriteString(p.text)
-	}
+	w.add(p.prefix, func() string { return p.text })
 	return dialect.Use(p.prefix + "root"), nil
+}
+
+// inTags refers to the arguments of a tool as parameters in tags, and adds what
+// of them isn't held.
+func (w *replyWriter) inTags(t *Checked, te *ToolEmission) (*dialect.Expr, error) {
+	g, reasons, err := w.syntax.Parameters.content(t, false)
+	if err != nil {
+		return nil, err
+	}
+	te.Reasons = append(slices.Clip(te.Reasons), reasons...)
+	te.Exact = len(te.Reasons) == 0
+	prefix := "p" + t.hash() + "-"
+	w.add(prefix, func() string { return dialect.GBNF(g, prefix) })
+	return dialect.Use(prefix + "root"), nil
+}
+
+// add adds the rules of a tool unless they are there.
+func (w *replyWriter) add(prefix string, rules func() string) {
+	if w.seen[prefix] {
+		return
+	}
+	if w.seen == nil {
+		w.seen = map[string]bool{}
+	}
+	w.seen[prefix] = true
+	w.parts.WriteString(rules())
 }
 
 func (w *replyWriter) write() (string, error) {
@@ -241,11 +311,12 @@ func (w *replyWriter) write() (string, error) {
 		}
 		return dialect.Use("call")
 	}
-	several := func() *dialect.Expr { // one call or more
-		if !w.choice.Parallel || w.choice.Mode == Named {
-			return call()
-		}
-		return dialect.Then(call(), dialect.Times(dialect.Then(dialect.Text(w.syntax.Separator), call()), 0, -1))
+	// group is what the trigger begins: a call, or the section of all calls.
+	group := call
+	several := func() *dialect.Expr { return w.several(call()) }
+	if w.syntax.Section != "" {
+		group = func() *dialect.Expr { return w.section(dialect.Then(), "", call()) }
+		several = group
 	}
 	var root *dialect.Expr
 	var more string // rules of the frame that are no Grammar
@@ -273,9 +344,13 @@ func (w *replyWriter) write() (string, error) {
 				more += "until-token: FREE <" + strings.Trim(w.syntax.Trigger, "<>") + ">\n"
 				before = dialect.Or(before, dialect.Use("until-token"))
 			}
-			calls = w.calls(before, w.syntax.Trigger)
-			if root = dialect.Or(call(), free); w.choice.Parallel {
-				root = dialect.Then(dialect.Times(call(), 0, -1), free)
+			if w.syntax.Section == "" {
+				calls = w.calls(before, w.syntax.Trigger)
+			} else {
+				group = func() *dialect.Expr { return w.section(before, w.syntax.Trigger, call()) }
+			}
+			if root = dialect.Or(group(), free); w.choice.Parallel {
+				root = dialect.Then(dialect.Times(group(), 0, -1), free)
 			}
 		}
 	default:
@@ -284,8 +359,8 @@ func (w *replyWriter) write() (string, error) {
 			return "", err
 		}
 		if root = free; len(calls) > 0 {
-			if root = dialect.Then(free, dialect.Maybe(call())); w.choice.Parallel {
-				root = dialect.Then(free, dialect.Times(dialect.Then(call(), free), 0, -1))
+			if root = dialect.Then(free, dialect.Maybe(group())); w.choice.Parallel {
+				root = dialect.Then(free, dialect.Times(dialect.Then(group(), free), 0, -1))
 			}
 		}
 	}
@@ -361,9 +436,9 @@ type part struct {
 
 // parts are what was written of a tool, under all its names.
 type parts struct {
-	mu sync.Mutex // guards made
-	// by target, made when first asked for
-	made map[Target]part
+	mu     sync.Mutex // guards both, each made when first asked for
+	made   map[Target]part
+	inTags map[string]parameters // by the texts of Parameters
 }
 
 func (p *parts) of(c *Checked, target Target) (part, error) {
@@ -380,9 +455,14 @@ func (p *parts) of(c *Checked, target Target) (part, error) {
 	return out, out.err
 }
 
-func (c *Checked) part(target Target) part {
+// hash tells schemas apart in the names of rules.
+func (c *Checked) hash() string {
 	sum := sha256.Sum256(append([]byte{byte(c.world)}, c.raw...))
-	p := part{prefix: "t" + hex.EncodeToString(sum[:5]) + "-"}
+	return hex.EncodeToString(sum[:5])
+}
+
+func (c *Checked) part(target Target) part {
+	p := part{prefix: "t" + c.hash() + "-"}
 	l, defs, err := c.lang()
 	if err != nil {
 		p.err = err
@@ -441,6 +521,6 @@ func (c *Checked) lang() (*lang, []*def, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l, defs, _, _ := langOf(root, plainRefs, c.content.plain)
+	l, defs, _, _, _ := langOf(root, plainRefs, c.content.manner)
 	return l, defs, nil
 }

@@ -1,7 +1,6 @@
 package grammar
 
 import (
-	"container/list"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,9 +8,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
+	"github.com/toolsidecar/sidecar/internal/alloctest"
 	"pgregory.net/rapid"
 )
 
@@ -97,7 +96,7 @@ func TestNumbers(t *testing.T) {
 			val += fmt.Sprintf(`,%q:%s`, hiKey, hi)
 		}
 		c := compileTest(t, `{"properties":{"n":`+val+`}},"required":["n"]}`, Closed)
-		rules := ruleSet(readEBNF(t, c.content.ebnf))
+		rules := ruleSet(readEBNF(t, c.content.String()))
 		costs(rules)
 		fits := func(n string) bool { return c.Check([]byte(`{"n": `+n+`}`)) == nil }
 		if len(c.content.reasons) > 0 { // no number in range
@@ -130,7 +129,7 @@ func TestNumbers(t *testing.T) {
 			}
 			text := `{"n": ` + n + `}`
 			if got, want := rules.matches(text), fits(n); got != want {
-				t.Fatalf("%s: %s: written %v, fits %v\n%s", val, n, got, want, c.content.ebnf)
+				t.Fatalf("%s: %s: written %v, fits %v\n%s", val, n, got, want, c.content.String())
 			}
 			if got, want := accepts(automatonOf(t, c), text), fits(n); got != want {
 				t.Fatalf("%s: %s: accepted %v, fits %v", val, n, got, want)
@@ -161,13 +160,22 @@ func TestNarrow(t *testing.T) {
 		{`{"properties":{"a":{"type":["string","null"]}}}`, []string{`{"a": null}`, `{"a": "x"}`}, []string{`{"a": 1}`}, ""},
 		{`{"properties":{"a":{"type":"array","items":{"type":"boolean"},"minItems":1,"maxItems":2}}}`, []string{`{"a": [true]}`, `{"a": [true, false]}`}, []string{`{"a": []}`, `{"a": [true, true, true]}`}, ""},
 		{`{"properties":{"a":{"prefixItems":[{"type":"boolean"},{"type":"null"}],"items":false,"type":"array"}}}`, []string{`{"a": [true, null]}`}, []string{`{"a": [null, true]}`, `{"a": [true, null, true]}`}, ""},
-		{`{"properties":{"a":{"type":"array","items":{"type":"null"},"uniqueItems":true}}}`, nil, nil, "#/properties/a/uniqueItems: checked after the reply"},
+		{`{"properties":{"a":{"type":"array","items":{"type":"string"},"uniqueItems":true}}}`, nil, nil, "#/properties/a/uniqueItems: checked after the reply"},
+		{`{"properties":{"a":{"type":"array","items":{"enum":["x","y",1,1.0]},"uniqueItems":true,"minItems":2}}}`, []string{`{"a": ["y", "x"]}`, `{"a": [1, "x", "y"]}`}, []string{`{"a": ["x"]}`, `{"a": ["x", "x"]}`, `{"a": [1, 1.0]}`}, ""},
+		{`{"properties":{"a":{"type":"array","items":{"type":"boolean"},"contains":{"const":true}}}}`, []string{`{"a": [true]}`, `{"a": [false, false, true, false, true]}`}, []string{`{"a": []}`, `{"a": [false]}`}, ""},
+		{`{"properties":{"a":{"type":"null"},"b":{"type":"null"}},"minProperties":1,"maxProperties":1}`, []string{`{"a": null}`, `{"b": null}`}, []string{`{}`, `{"a": null, "b": null}`}, ""},
+		{`{"properties":{"a":{"type":"null"},"b":{"type":"null"}},"not":{"required":["a","b"]}}`, []string{`{}`, `{"a": null}`, `{"b": null}`}, []string{`{"a": null, "b": null}`}, ""},
+		{`{"properties":{"a":{"type":"boolean"},"b":{"type":"null"}},"if":{"properties":{"a":{"const":true}},"required":["a"]},"then":{"required":["b"]},"else":{"properties":{"b":false}}}`, []string{`{}`, `{"a": false}`, `{"a": true, "b": null}`}, []string{`{"a": true}`, `{"b": null}`}, ""},
+		{`{"properties":{"a":{"type":"null"},"b":{"type":"null"}},"dependentRequired":{"a":["b"]}}`, []string{`{}`, `{"b": null}`, `{"a": null, "b": null}`}, []string{`{"a": null}`}, ""},
+		{`{"properties":{"a":{"type":"string","not":{"enum":["x","xy"]}}}}`, []string{`{"a": ""}`, `{"a": "xyz"}`, `{"a": "xz"}`, `{"a": "y"}`}, []string{`{"a": "x"}`, `{"a": "xy"}`}, ""},
+		{`{"properties":{"a":{"type":"string","not":{"pattern":"^x"}}}}`, nil, nil, "#/properties/a/not: checked after the reply"},
 		{`{"properties":{"a":{"$ref":"#/$defs/t"}},"$defs":{"t":{"properties":{"next":{"$ref":"#/$defs/t"}},"type":"object"}}}`, []string{`{"a": {"next": {"next": {}}}}`}, []string{`{"a": {"x": 1}}`}, ""},
 		{`{"properties":{"a":{"$ref":"#/$defs/t"}},"$defs":{"t":{"properties":{"next":{"$ref":"#/$defs/t"}},"required":["next"],"type":"object"}}}`, []string{`{}`}, []string{`{"a": {}}`}, ""},
 		{`{"allOf":[{"properties":{"a":{"type":"null"}}},{"properties":{"b":{"type":"null"}},"required":["b"]}],"type":"object"}`, []string{`{"a": null, "b": null}`, `{"b": null}`}, []string{`{"a": null}`}, ""},
 		{`{"properties":{"a":{"type":"null"},"b":{"type":"null"}},"anyOf":[{"required":["a"]},{"required":["b"]}]}`, []string{`{"a": null}`, `{"b": null}`, `{"a": null, "b": null}`}, []string{`{}`}, ""},
 		{`{"properties":{"a":{"oneOf":[{"type":"string"},{"type":"integer"}]}}}`, []string{`{"a": "x"}`, `{"a": 1}`}, []string{`{"a": null}`}, ""},
-		{`{"properties":{"a":{"oneOf":[{"type":"number"},{"type":"integer"}]}}}`, nil, nil, "#/properties/a/oneOf: branches may overlap"},
+		{`{"properties":{"a":{"oneOf":[{"type":"number"},{"type":"integer"}]}}}`, nil, nil, "#/properties/a/oneOf/not: checked after the reply"},
+		{`{"properties":{"a":{"oneOf":[{"type":"integer","minimum":0,"maximum":5},{"type":"integer","minimum":4,"maximum":9}]}}}`, []string{`{"a": 3}`, `{"a": 6}`}, []string{`{"a": 4}`, `{"a": 5}`, `{"a": 10}`}, ""},
 		{`{"properties":{"a":{"oneOf":[{"properties":{"k":{"const":"x"}},"required":["k"],"type":"object"},{"properties":{"k":{"const":"y"},"z":{"type":"null"}},"required":["k"],"type":"object"}]}}}`, []string{`{"a": {"k": "x"}}`, `{"a": {"k": "y", "z": null}}`}, []string{`{"a": {"k": "x", "z": null}}`}, ""},
 		{`{"properties":{"a":{"type":"object","additionalProperties":{"type":"null"}}}}`, []string{`{"a": {}}`, `{"a": {"k": null, "l": null}}`}, []string{`{"a": {"k": 1}}`}, "#/properties/a: a map, in which a key may come twice"},
 		{`{"properties":{"a":{"type":"object","additionalProperties":{"type":"null"},"maxProperties":1}}}`, []string{`{"a": {}}`, `{"a": {"k": null}}`}, []string{`{"a": {"k": null, "l": null}}`}, ""},
@@ -180,10 +188,10 @@ func TestNarrow(t *testing.T) {
 		if got := strings.Join(c.content.reasons, "; "); got != tt.reasons {
 			t.Errorf("%s: reasons %q, want %q", tt.schema, got, tt.reasons)
 		}
-		rules := ruleSet(readEBNF(t, c.content.ebnf))
+		rules := ruleSet(readEBNF(t, c.content.String()))
 		for _, s := range tt.written {
 			if !rules.matches(s) {
-				t.Errorf("%s: %s can't be written\n%s", tt.schema, s, c.content.ebnf)
+				t.Errorf("%s: %s can't be written\n%s", tt.schema, s, c.content.String())
 			}
 			if err := c.Check([]byte(s)); err != nil && tt.reasons == "" {
 				t.Errorf("%s: %s: %v", tt.schema, s, err)
@@ -191,7 +199,7 @@ func TestNarrow(t *testing.T) {
 		}
 		for _, s := range tt.not {
 			if rules.matches(s) {
-				t.Errorf("%s: %s can be written\n%s", tt.schema, s, c.content.ebnf)
+				t.Errorf("%s: %s can be written\n%s", tt.schema, s, c.content.String())
 			}
 		}
 		checkDerivations(t, c, 200)
@@ -245,46 +253,39 @@ func TestHostile(t *testing.T) {
 		{"long", `{"description":"` + strings.Repeat("x", maxSchemaBytes) + `"}`, "#", "at most 1 MiB"},
 		{"remote", `{"properties":{"a":{"$ref":"https://example.com/s.json"}}}`, "#/properties/a/$ref", "nothing is fetched"},
 		{"file", `{"properties":{"a":{"$ref":"file:///etc/passwd"}}}`, "#/properties/a/$ref", "nothing is fetched"},
-		{"metaschema", `{"$schema":"https://example.com/s.json"}`, "#", "nothing is fetched"},
-		{"lookahead", `{"properties":{"a":{"pattern":"(?=x)"}}}`, "", "RE2"},
-		{"type", `{"properties":{"a":{"type":"strin"}}}`, "#/properties/a/type", "not a valid schema"},
+		{"metaschema", `{"$schema":"https://example.com/s.json"}`, "#/$schema", "no draft from 04 on"},
+		{"backreference", `{"properties":{"a":{"pattern":"(x)\\1"}}}`, "#/properties/a/pattern", "backreference"},
+		{"flags", `{"properties":{"a":{"pattern":"(?i)x"}}}`, "#/properties/a/pattern", "at byte 0"},
+		{"type", `{"properties":{"a":{"type":"strin"}}}`, "#/properties/a/type", "where a type"},
+		{"itself", `{"properties":{"a":{"anyOf":[{"$ref":"#/properties/a"},{"type":"null"}]}}}`, "#/properties/a", "refers to itself"},
 		{"twice", `{"type":"object","type":"array"}`, "#", "stands twice"},
 		{"cut", `{"type":`, "#", "ends where"},
 		{"array", `[]`, "#", "a schema is"},
 		{"huge number", `{"properties":{"a":{"maximum":1e999999999}}}`, "#/properties/a/maximum", "beyond"},
 		{"missing ref", `{"properties":{"a":{"$ref":"#/$defs/no"}}}`, "", ""},
 	} {
-		start := time.Now()
-		_, err := Compile(Tool{"t", json.RawMessage(tt.schema)}, Closed)
+		var err error
+		cost := alloctest.Of(func() { _, err = Compile(Tool{"t", json.RawMessage(tt.schema)}, Closed) })
 		var se *SchemaError
 		if !errors.As(err, &se) || tt.loc != "" && se.Loc != tt.loc || !strings.Contains(se.Msg, tt.msg) {
 			t.Errorf("%s: %v (at %q)", tt.name, err, tt.loc)
 		}
-		if d := time.Since(start); d > 10*time.Second {
-			t.Errorf("%s: %v", tt.name, d)
+		if !cost.Within(alloctest.Cost{Bytes: 16 << 20, Objects: 200_000}) {
+			t.Errorf("%s: %v allocated", tt.name, cost)
 		}
 		if _, again := Compile(Tool{"other", json.RawMessage(tt.schema)}, Closed); again == nil || !strings.Contains(again.Error(), `"other"`) {
 			t.Errorf("%s: refusal for another tool: %v", tt.name, again)
 		}
 	}
-	start := time.Now()
-	c, err := Compile(Tool{"t", json.RawMessage(twins)}, Closed)
-	if err == nil {
-		err = c.Check([]byte(`{}`))
+	// 2^60 paths through the schema, and 2^60 looks at the arguments.
+	c := compileTest(t, twins, Closed)
+	if err := c.Check([]byte(`{}`)); err != nil {
+		t.Errorf("2^60 paths: %v", err)
 	}
-	if d := time.Since(start); err == nil || d > 10*time.Second {
-		t.Errorf("2^60 paths: %v in %v", err, d)
-	}
-	// Each level of the arguments is looked at twice: 2^depth.
-	c, err = Compile(Tool{"t", json.RawMessage(`{"anyOf":[{"properties":{"a":{"$ref":"#"},"b":false}},{"properties":{"a":{"$ref":"#"},"c":false}}]}`)}, Open)
-	if err != nil {
-		t.Fatal(err)
-	}
-	start = time.Now()
-	err = c.Check([]byte(strings.Repeat(`{"a":`, 60) + `{"b":1,"c":1}` + strings.Repeat(`}`, 60)))
-	var m *Misfit
-	if d := time.Since(start); !errors.As(err, &m) || m.ErrorType != "too_deep" || d > 10*time.Second {
-		t.Errorf("2^60 looks: %v in %v", err, d)
+	c = compileTest(t, `{"anyOf":[{"properties":{"a":{"$ref":"#"},"b":false}},{"properties":{"a":{"$ref":"#"},"c":false}}]}`, Open)
+	err := c.Check([]byte(strings.Repeat(`{"a":`, 60) + `{"b":1,"c":1}` + strings.Repeat(`}`, 60)))
+	if m, ok := err.(*Misfit); !ok || m.Loc != strings.Repeat("/a", 60)+"/b" {
+		t.Errorf("2^60 looks: %v", err)
 	}
 }
 
@@ -294,10 +295,12 @@ func TestTag(t *testing.T) {
 	named.name = `b"`
 	b = &named
 	const (
-		ga = `"root ::= \"{\" [ \\n\\t]? ( \"\\\"x\\\":\" [ \\n\\t]? \"null\" [ \\n\\t]? \"}\" | \"}\" )\n"`
-		gb = `"root ::= \"{\" [ \\n\\t]? \"}\"\n"`
-		ta = `{"type":"tag","begin":"<tool_call>\n{\"name\": \"t\", \"arguments\": ","content":{"type":"grammar","grammar":` + ga + `},"end":"}\n</tool_call>"}`
-		tb = `{"type":"tag","begin":"<tool_call>\n{\"name\": \"b\\\"\", \"arguments\": ","content":{"type":"grammar","grammar":` + gb + `},"end":"}\n</tool_call>"}`
+		ra = `args-n2p4e33za4 ::= \"{\" then-n6lypaotde | \"{\" [ \\n\\t] then-n6lypaotde\nend-srv622omju ::= \"}\" | [ \\n\\t] \"}\"\nvalue-dw7ime3f2u ::= \"null\" | [ \\n\\t] \"null\"\nthen-n6lypaotde ::= \"\\\"x\\\":\" value-dw7ime3f2u end-srv622omju | \"}\"\n`
+		rb = `args-ty3lprdesm ::= \"{\" end-srv622omju\n`
+		gb = `"root ::= args-ty3lprdesm\n` + rb + `end-srv622omju ::= \"}\" | [ \\n\\t] \"}\"\n"`
+		ta = `{"type":"tag","begin":"<tool_call>\n{\"name\": \"t\", \"arguments\": ","content":{"type":"grammar","grammar":"root ::= args-n2p4e33za4\n` + ra + `"},"end":"}\n</tool_call>"}`
+		// What a and b have in common stands there once.
+		tab = `{"type":"tag","begin":"<tool_call>\n{\"name\": \"","content":{"type":"grammar","grammar":"root ::= \"t\\\", \\\"arguments\\\": \" args-n2p4e33za4 | \"b\\\\\\\"\\\", \\\"arguments\\\": \" args-ty3lprdesm\n` + ra + rb + `"},"end":"}\n</tool_call>"}`
 	)
 	both := []*Checked{a, b}
 	for _, tt := range []struct {
@@ -305,9 +308,9 @@ func TestTag(t *testing.T) {
 		choice Choice
 		want   string // the error if it doesn't begin with {
 	}{
-		{both, Choice{Mode: Auto, Parallel: true}, `{"type":"triggered_tags","triggers":["<tool_call>"],"tags":[` + ta + `,` + tb + `],"at_least_one":false,"stop_after_first":false}`},
-		{both, Choice{Mode: Auto}, `{"type":"triggered_tags","triggers":["<tool_call>"],"tags":[` + ta + `,` + tb + `],"at_least_one":false,"stop_after_first":true}`},
-		{both, Choice{Mode: Required, Parallel: true}, `{"type":"tags_with_separator","tags":[` + ta + `,` + tb + `],"separator":"\n","at_least_one":true,"stop_after_first":false}`},
+		{both, Choice{Mode: Auto, Parallel: true}, `{"type":"triggered_tags","triggers":["<tool_call>"],"tags":[` + tab + `],"at_least_one":false,"stop_after_first":false}`},
+		{both, Choice{Mode: Auto}, `{"type":"triggered_tags","triggers":["<tool_call>"],"tags":[` + tab + `],"at_least_one":false,"stop_after_first":true}`},
+		{both, Choice{Mode: Required, Parallel: true}, `{"type":"tags_with_separator","tags":[` + tab + `],"separator":"\n","at_least_one":true,"stop_after_first":false}`},
 		{both, Choice{Mode: Named, Name: "t", Parallel: true}, `{"type":"tags_with_separator","tags":[` + ta + `],"separator":"\n","at_least_one":true,"stop_after_first":true}`},
 		{both, Choice{Mode: None}, `{"type":"any_text","excludes":["<tool_call>"]}`},
 		{nil, Choice{Mode: Auto}, `{"type":"any_text","excludes":["<tool_call>"]}`},
@@ -379,19 +382,20 @@ func TestSlow(t *testing.T) {
 		atMost         float64
 	}{
 		{`{"properties":{"a":{"type":"string","pattern":"^` + words(20) + `$"}}}`, "", maxCompileMS},
-		{`{"properties":{"a":{"type":"string","pattern":"^` + words(90) + `$"}}}`, "patterns that the engine would take seconds to compile", 100},
+		{`{"properties":{"a":{"type":"string","pattern":"^` + words(150) + `$"}}}`, "patterns that the engine would take seconds to compile", 100},
 	} {
 		c := compileTest(t, tt.schema, Closed)
-		if got := strings.Join(c.content.reasons, "; "); (tt.reason == "") != (got == "") || !strings.Contains(got, tt.reason) || c.content.costMS > tt.atMost {
-			t.Errorf("%.80s…: %q, %.0f ms", tt.schema, got, c.content.costMS)
+		if got := strings.Join(c.content.reasons, "; "); (tt.reason == "") != (got == "") || !strings.Contains(got, tt.reason) || c.content.cost().MS() > tt.atMost {
+			t.Errorf("%.80s…: %q, %.0f ms", tt.schema, got, c.content.cost().MS())
 		}
-		if e, err := Tag(hermes, []*Checked{c, c}, Choice{Mode: Auto}, xgrammar028); err != nil || e.CompileMS != 2*c.content.costMS {
+		if e, err := Tag(hermes, []*Checked{c, c}, Choice{Mode: Auto}, xgrammar028); err != nil || e.CompileMS > 1.1*c.content.cost().MS()+10 {
 			t.Errorf("%v, %v", e.CompileMS, err)
 		}
 	}
 }
 
-// TestSelfApplied: a schema that applies itself to the same value takes no time.
+// TestSelfApplied: a schema that applies itself to the same value is refused by
+// name, or means something anyway; either takes little work.
 func TestSelfApplied(t *testing.T) {
 	for _, schema := range []string{
 		`{"type":"object","anyOf":[{"$ref":"#"},{"$ref":"#"},{"$ref":"#"}]}`,
@@ -399,12 +403,13 @@ func TestSelfApplied(t *testing.T) {
 		`{"properties":{"a":{"type":"object","anyOf":[{"$ref":"#"},{"$ref":"#/properties/a"},{"required":["x"]}]},"b":{"anyOf":[{"$ref":"#"},{"$ref":"#/properties/a"}]}}}`,
 		`{"type":"object","anyOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}],"$defs":{"a":{"type":"object","anyOf":[{"$ref":"#/$defs/b"},{"$ref":"#"}]},"b":{"required":["x"],"anyOf":[{"$ref":"#/$defs/a"},{"$ref":"#"}]}}}`,
 	} {
-		start := time.Now()
-		if _, err := compile("t", []byte(schema), Closed); err != nil {
+		var err error
+		cost := alloctest.Of(func() { _, err = compile(t.Context(), "t", []byte(schema), Closed) })
+		if err != nil && !strings.Contains(err.Error(), "refers to itself") {
 			t.Errorf("%s: %v", schema, err)
 		}
-		if d := time.Since(start); d > 500*time.Millisecond {
-			t.Errorf("%s: %v", schema, d)
+		if !cost.Within(alloctest.Cost{Bytes: 1 << 20, Objects: 10_000}) {
+			t.Errorf("%s: %v allocated", schema, cost)
 		}
 	}
 }
@@ -414,7 +419,7 @@ func TestTagBytes(t *testing.T) {
 	schema := `{"properties":{"z":{"type":"string","maxLength":9},"a":{"enum":["q",2]},"m":{"anyOf":[{"type":"number","minimum":0.5},{"type":"null"}]}},"required":["m"],"$defs":{"b":{},"a":{}}}`
 	var first string
 	for range 20 {
-		c, err := compile("t", []byte(schema), Closed)
+		c, err := compile(t.Context(), "t", []byte(schema), Closed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -431,38 +436,11 @@ func TestTagBytes(t *testing.T) {
 	}
 }
 
-func TestCache(t *testing.T) {
-	l := &cache{entries: map[[32]byte]*list.Element{}, order: list.New(), maxEntries: 3, maxBytes: 100}
-	has := func(keys string) {
-		t.Helper()
-		var got []byte
-		for k := range byte('z') {
-			if e, ok := l.entries[[32]byte{k}]; ok && e.Value.(*cached).key[0] == k {
-				got = append(got, k)
-			}
-		}
-		if string(got) != keys {
-			t.Errorf("holds %q, want %q", got, keys)
-		}
-	}
-	for _, k := range []byte("abc") {
-		l.put([32]byte{k}, nil, nil, 10)
-	}
-	has("abc")
-	l.get([32]byte{'a'})
-	l.put([32]byte{'d'}, nil, nil, 10)
-	has("acd") // b was used longest ago
-	l.put([32]byte{'e'}, nil, nil, 85)
-	has("de")
-	l.put([32]byte{'f'}, nil, nil, 1000)
-	has("f")
-}
-
 func BenchmarkCompile(b *testing.B) {
 	schema := []byte(`{"type":"object","properties":{"city":{"type":"string","maxLength":80},"unit":{"enum":["c","f"]},"days":{"type":"integer","minimum":1,"maximum":14},"tags":{"type":"array","items":{"type":"string"},"maxItems":5}},"required":["city"]}`)
 	b.Run("step=fresh", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := compile("t", schema, Closed); err != nil {
+			if _, err := compile(b.Context(), "t", schema, Closed); err != nil {
 				b.Fatal(err)
 			}
 		}

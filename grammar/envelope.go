@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"github.com/toolsidecar/sidecar/grammar/accept"
 	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
@@ -98,90 +98,100 @@ func (e *envelopeError) appendTo(out []byte) []byte {
 	return append(out, '}')
 }
 
-// errors gives the errors of a misfit, one for each key that is missing or too
-// many; at most as many as asked for, and how many there are.
+// A wording is what the envelope says of a misfit: one error for each key that
+// is missing or too many.
+type wording struct {
+	count int             // of errors
+	errs  []envelopeError // the first maxEnvelopeErrors
+}
+
+// errors gives the errors of a misfit; at most as many as asked for, and how
+// many there are.
 func (m *Misfit) errors(most int) (n int, errs []envelopeError) {
+	most = max(most, 0)
+	if m.words != nil {
+		return m.words.count, m.words.errs[:min(most, len(m.words.errs))]
+	}
 	path := m.path
 	if path == nil && m.Loc != "" { // a misfit made by hand
 		for _, tok := range strings.Split(m.Loc[1:], "/") {
-			tok = strings.NewReplacer("~1", "/", "~0", "~").Replace(tok)
-			path = append(path, quoted(tok, maxEnvelopeText))
+			path = append(path, quoted(jsontext.UnescapePointer(tok), maxEnvelopeText))
 		}
 	}
 	e := envelopeError{path: path, input: inputJSON(m.InputValue), code: m.ErrorType, message: m.Message, domain: m.Expected}
-	if m.broken != nil {
-		e.domain = domain(m.broken)
+	switch e.code {
+	case "type":
+		e.code, e.message = "object_type", "Input should be an object"
+	case "too_long", "too_deep":
+		e.code = "input_" + e.code
 	}
-	each := func(keys []string, code, message string, of func(key string) string) {
-		n = len(keys)
-		for _, key := range keys[:min(n, max(most, 0))] {
-			k := e
-			k.path = append(slices.Clip(path), quoted(key, maxEnvelopeText))
-			k.code, k.message, k.domain, k.input = code, message, of(key), "null"
-			errs = append(errs, k)
+	return 1, []envelopeError{e}[:min(1, most)]
+}
+
+// wordingOf words what is wrong at a place as Pydantic does.
+func wordingOf(m *Misfit, f *accept.Misfit) *wording {
+	s := f.Schema
+	e := envelopeError{path: m.path, input: inputJSON(m.InputValue), code: m.ErrorType, domain: domain(s)}
+	each := func(keys []string, code, message string, of func(key string) string) *wording {
+		w := &wording{count: len(keys)}
+		for _, key := range keys[:min(len(keys), maxEnvelopeErrors)] {
+			w.errs = append(w.errs, envelopeError{append(slices.Clip(m.path), quoted(key, maxEnvelopeText)), "null", code, message, of(key)})
 		}
+		return w
 	}
-	missing := func(keys []string, message string) {
-		each(keys, "missing", message, func(key string) string {
-			if m.broken != nil && m.broken.Properties[key] != nil {
-				return domain(m.broken.Properties[key])
+	missing := func(keys []string, message string) *wording {
+		return each(keys, "missing", message, func(key string) string {
+			if s.Get("properties").Get(key) != nil {
+				return domain(s.Child("properties", key))
 			}
 			return "any value"
 		})
 	}
-	switch k := m.kind.(type) {
-	case *kind.Required:
-		missing(k.Missing, "Field required")
-		return n, errs
-	case *kind.DependentRequired:
-		missing(k.Missing, "Field required beside "+strconv.Quote(clipText(k.Prop, maxEnvelopeText)))
-		return n, errs
-	case *kind.Dependency:
-		missing(k.Missing, "Field required beside "+strconv.Quote(clipText(k.Prop, maxEnvelopeText)))
-		return n, errs
-	case *kind.AdditionalProperties:
-		names := slices.Sorted(slices.Values(k.Properties))
-		each(names, "extra_forbidden", "Extra inputs are not permitted", func(string) string { return declared(m.broken) })
-		return n, errs
-	case *kind.FalseSchema:
+	number := func() string { return boundText(numberAt(s, f.Keyword)) }
+	counted := func(what string) string { return plural(numberAt(s, f.Keyword), what) }
+	switch f.Keyword {
+	case "required":
+		return missing(f.Names, "Field required")
+	case "dependentRequired", "dependencies":
+		return missing(f.Names[1:], "Field required beside "+strconv.Quote(clipText(f.Names[0], maxEnvelopeText)))
+	case "additionalProperties":
+		return each(f.Names, "extra_forbidden", "Extra inputs are not permitted", func(string) string { return declared(s) })
+	case "":
 		e.code, e.message, e.domain = "extra_forbidden", "Extra inputs are not permitted", "nothing here"
-	case *kind.Type:
-		e.code, e.message = typeError(k.Want)
-	case *kind.Enum:
-		e.code, e.message = "enum", "Input should be "+anyOfText(k.Want)
-	case *kind.Const:
-		e.code, e.message = "literal_error", "Input should be "+jsonText(k.Want)
-	case *kind.Minimum:
-		e.code, e.message = "greater_than_equal", "Input should be greater than or equal to "+boundText(k.Want)
-	case *kind.Maximum:
-		e.code, e.message = "less_than_equal", "Input should be less than or equal to "+boundText(k.Want)
-	case *kind.ExclusiveMinimum:
-		e.code, e.message = "greater_than", "Input should be greater than "+boundText(k.Want)
-	case *kind.ExclusiveMaximum:
-		e.code, e.message = "less_than", "Input should be less than "+boundText(k.Want)
-	case *kind.MultipleOf:
-		e.code, e.message = "multiple_of", "Input should be a multiple of "+boundText(k.Want)
-	case *kind.MinLength:
-		e.code, e.message = "string_too_short", "String should have at least "+plural(k.Want, "character")+", not "+strconv.Itoa(k.Got)
-	case *kind.MaxLength:
-		e.code, e.message = "string_too_long", "String should have at most "+plural(k.Want, "character")+", not "+strconv.Itoa(k.Got)
-	case *kind.Pattern:
-		e.code, e.message = "string_pattern_mismatch", "String should match pattern '"+k.Want+"'"
-	case *kind.MinItems:
-		e.code, e.message = "too_short", "List should have at least "+plural(k.Want, "item")+", not "+strconv.Itoa(k.Got)
-	case *kind.MaxItems:
-		e.code, e.message = "too_long", "List should have at most "+plural(k.Want, "item")+", not "+strconv.Itoa(k.Got)
-	case nil: // not JSON, or not looked at
-		if e.code == "type" {
-			e.code, e.message = "object_type", "Input should be an object"
+	case "type":
+		e.code, e.message = typeError(typeWords(s))
+	case "enum":
+		e.code, e.message = "enum", "Input should be "+anyOfText(s.Get("enum").Items())
+	case "const":
+		e.code, e.message = "literal_error", "Input should be "+jsonText(s.Get("const"))
+	case "minimum", "exclusiveMinimum":
+		e.code, e.message = "greater_than", "Input should be greater than "+number()
+		if f.Keyword == "minimum" && !open(f) {
+			e.code, e.message = "greater_than_equal", "Input should be greater than or equal to "+number()
 		}
-		if e.code == "too_long" || e.code == "too_deep" {
-			e.code = "input_" + e.code
+	case "maximum", "exclusiveMaximum":
+		e.code, e.message = "less_than", "Input should be less than "+number()
+		if f.Keyword == "maximum" && !open(f) {
+			e.code, e.message = "less_than_equal", "Input should be less than or equal to "+number()
 		}
+	case "multipleOf":
+		e.code, e.message = "multiple_of", "Input should be a multiple of "+number()
+	case "minLength":
+		e.code, e.message = "string_too_short", "String should have at least "+counted("character")+", not "+strconv.Itoa(utf8.RuneCountInString(f.Value.Str))
+	case "maxLength":
+		e.code, e.message = "string_too_long", "String should have at most "+counted("character")+", not "+strconv.Itoa(utf8.RuneCountInString(f.Value.Str))
+	case "pattern":
+		e.code, e.message = "string_pattern_mismatch", "String should match pattern '"+s.Get("pattern").Str+"'"
+	case "minItems":
+		e.code, e.message = "too_short", "List should have at least "+counted("item")+", not "+strconv.Itoa(len(f.Value.Elems))
+	case "maxItems":
+		e.code, e.message = "too_long", "List should have at most "+counted("item")+", not "+strconv.Itoa(len(f.Value.Elems))
+	case "format", "contains", "maxContains", "minProperties", "maxProperties", "not":
+		e.message, e.domain = "Input "+m.Message, m.Expected
 	default:
-		e.message = "Input " + e.message
+		e.message = "Input " + m.Message
 	}
-	return 1, []envelopeError{e}[:min(1, max(most, 0))]
+	return &wording{1, []envelopeError{e}}
 }
 
 var typeNames = map[string][2]string{
@@ -203,11 +213,11 @@ func typeError(want []string) (code, message string) {
 	return code, "Input should be " + strings.Join(words, " or ")
 }
 
-func plural(n int, what string) string {
-	if n == 1 {
+func plural(n *big.Rat, what string) string {
+	if n.Cmp(big.NewRat(1, 1)) == 0 {
 		return "1 " + what
 	}
-	return strconv.Itoa(n) + " " + what + "s"
+	return boundText(n) + " " + what + "s"
 }
 
 // quoted is s as a JSON string whose text has at most n bytes and, if it was
@@ -236,157 +246,157 @@ func inputJSON(s string) string {
 	return quoted(s, maxEnvelopeInput)
 }
 
-// find is the compiled schema at a place; nil if there is none.
-func (c *Checked) find(location string) *jsonschema.Schema {
-	w := worker{}
-	seen := map[*jsonschema.Schema]bool{c.accept: true}
-	queue := []*jsonschema.Schema{c.accept}
-	for len(queue) > 0 {
-		s := queue[0]
-		queue = queue[1:]
-		if s.Location == location {
-			return s
-		}
-		w.each(s, func(sub *jsonschema.Schema, _ int) {
-			if !seen[sub] {
-				seen[sub] = true
-				queue = append(queue, sub)
-			}
-		})
-	}
-	return nil
-}
-
 // declared names the keys that an object may have.
-func declared(s *jsonschema.Schema) string {
-	if s == nil || len(s.Properties) == 0 {
-		return "no keys"
-	}
+func declared(s accept.Subschema) string {
 	var names []string
-	for name := range s.Properties {
-		names = append(names, clipText(name, maxEnvelopeText))
+	for _, m := range s.Get("properties").List() {
+		names = append(names, clipText(m.Key, maxEnvelopeText))
+	}
+	if len(names) == 0 {
+		return "no keys"
 	}
 	slices.Sort(names)
 	return "keys " + strings.Join(names, ", ")
 }
 
 // domain says in one line which values fit a schema, as far as one line can.
-func domain(s *jsonschema.Schema) string { return clipText(domainOf(s, 3), maxEnvelopeDomain) }
+func domain(s accept.Subschema) string { return clipText(domainOf(s, 3), maxEnvelopeDomain) }
 
-func domainOf(s *jsonschema.Schema, depth int) string {
+func domainOf(s accept.Subschema, depth int) string {
+	has := func(keywords ...string) bool {
+		return slices.ContainsFunc(keywords, func(k string) bool { return s.Get(k) != nil })
+	}
 	for range 8 {
-		if s.Ref == nil || s.Types != nil && !s.Types.IsEmpty() || s.Enum != nil || len(s.Properties) > 0 {
+		refs, only, err := s.References()
+		if err != nil || len(refs) == 0 || !only && (has("type", "enum") || len(s.Get("properties").List()) > 0) {
 			break
 		}
-		s = s.Ref
+		s = refs[0]
 	}
 	switch {
-	case s.Bool != nil && !*s.Bool:
+	case s.Value().IsFalse():
 		return "nothing here"
-	case s.Const != nil:
-		return jsonText(*s.Const)
-	case s.Enum != nil:
-		return "one of " + joinJSON(s.Enum.Values, ", ")
+	case has("const"):
+		return jsonText(s.Get("const"))
+	case has("enum"):
+		return "one of " + joinJSON(s.Get("enum").Items(), ", ")
 	}
-	var types []string
-	if s.Types != nil {
-		types = s.Types.ToStrings()
-	}
+	types := typeWords(s)
 	if len(types) == 0 {
 		switch {
-		case len(s.Properties) > 0 || len(s.Required) > 0:
+		case len(s.Get("properties").List()) > 0 || has("required"):
 			types = []string{"object"}
-		case depth > 0 && len(s.AnyOf)+len(s.OneOf) > 0:
+		case depth > 0 && has("anyOf", "oneOf"):
 			var alts []string
-			for i, sub := range append(slices.Clip(s.AnyOf), s.OneOf...) {
-				if i == 4 {
-					alts = append(alts, "…")
-					break
+			for _, name := range []string{"anyOf", "oneOf"} {
+				for i := range s.Get(name).Items() {
+					if len(alts) == 4 {
+						return strings.Join(append(alts, "…"), " or ")
+					}
+					alts = append(alts, domainOf(s.Child(name, strconv.Itoa(i)), depth-1))
 				}
-				alts = append(alts, domainOf(sub, depth-1))
 			}
 			return strings.Join(alts, " or ")
-		case depth > 0 && len(s.AllOf) == 1:
-			return domainOf(s.AllOf[0], depth-1)
-		case s.Pattern != nil || s.MinLength != nil || s.MaxLength != nil:
+		case depth > 0 && len(s.Get("allOf").Items()) == 1:
+			return domainOf(s.Child("allOf", "0"), depth-1)
+		case has("pattern", "minLength", "maxLength"):
 			types = []string{"string"}
-		case s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil || s.MultipleOf != nil:
+		case has("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"):
 			types = []string{"number"}
-		case s.MinItems != nil || s.MaxItems != nil || s.UniqueItems:
+		case has("minItems", "maxItems") || s.Get("uniqueItems").IsTrue():
 			types = []string{"array"}
 		default:
 			return "any value"
 		}
 	}
+	types = slices.Clone(types)
 	for i, t := range types {
 		switch t {
 		case "integer", "number":
 			types[i] += interval(s)
 		case "string":
-			types[i] += counted(s.MinLength, s.MaxLength, "character")
-			if s.Pattern != nil {
-				types[i] += " matching " + s.Pattern.String()
+			types[i] += counted(s, "minLength", "maxLength", "character")
+			if has("pattern") {
+				types[i] += " matching " + s.Get("pattern").Str
+			}
+			if has("format") {
+				types[i] += " of format " + s.Get("format").Str
 			}
 		case "array":
-			types[i] += counted(s.MinItems, s.MaxItems, "item")
-			if s.UniqueItems {
+			types[i] += counted(s, "minItems", "maxItems", "item")
+			if s.Get("uniqueItems").IsTrue() {
 				types[i] += ", all different"
 			}
-			item, ok := s.Items.(*jsonschema.Schema)
-			if s.Items2020 != nil {
-				item, ok = s.Items2020, true
-			}
-			if ok && depth > 0 {
-				types[i] += ", each " + domainOf(item, depth-1)
+			if _, rest := s.Tuple(); rest == "items" && has("items") && depth > 0 {
+				types[i] += ", each " + domainOf(s.Child("items"), depth-1)
 			}
 		case "object":
-			types[i] += counted(s.MinProperties, s.MaxProperties, "key")
-			if len(s.Required) > 0 {
-				types[i] += " with " + strings.Join(s.Required, ", ")
+			types[i] += counted(s, "minProperties", "maxProperties", "key")
+			var names []string
+			for _, name := range s.Get("required").Items() {
+				names = append(names, name.Str)
+			}
+			if len(names) > 0 {
+				types[i] += " with " + strings.Join(names, ", ")
 			}
 		}
 	}
 	return strings.Join(types, " or ")
 }
 
-func interval(s *jsonschema.Schema) string {
-	low, high := s.Minimum, s.Maximum
-	open, shut := "[", "]"
-	if x := s.ExclusiveMinimum; x != nil && (low == nil || x.Cmp(low) >= 0) {
-		low, open = x, "("
+func interval(s accept.Subschema) string {
+	number := func(keyword string) *big.Rat {
+		r, _ := s.Get(keyword).Rat()
+		return r
 	}
-	if x := s.ExclusiveMaximum; x != nil && (high == nil || x.Cmp(high) <= 0) {
-		high, shut = x, ")"
+	low, high := number("minimum"), number("maximum")
+	left, right := "[", "]"
+	if s.Draft() == accept.Draft04 {
+		if s.Get("exclusiveMinimum").IsTrue() {
+			left = "("
+		}
+		if s.Get("exclusiveMaximum").IsTrue() {
+			right = ")"
+		}
+	}
+	if x := number("exclusiveMinimum"); x != nil && (low == nil || x.Cmp(low) >= 0) {
+		low, left = x, "("
+	}
+	if x := number("exclusiveMaximum"); x != nil && (high == nil || x.Cmp(high) <= 0) {
+		high, right = x, ")"
 	}
 	text := ""
 	switch {
 	case low != nil && high != nil:
-		text = " in range " + open + boundText(low) + ", " + boundText(high) + shut
-	case low != nil && open == "(":
+		text = " in range " + left + boundText(low) + ", " + boundText(high) + right
+	case low != nil && left == "(":
 		text = " greater than " + boundText(low)
 	case low != nil:
 		text = " of at least " + boundText(low)
-	case high != nil && shut == ")":
+	case high != nil && right == ")":
 		text = " less than " + boundText(high)
 	case high != nil:
 		text = " of at most " + boundText(high)
 	}
-	if s.MultipleOf != nil {
-		text += ", a multiple of " + boundText(s.MultipleOf)
+	if x := number("multipleOf"); x != nil {
+		text += ", a multiple of " + boundText(x)
 	}
 	return text
 }
 
-func counted(low, high *int, what string) string {
+func counted(s accept.Subschema, least, most, what string) string {
+	low, hasLow := s.Get(least).Rat()
+	high, hasHigh := s.Get(most).Rat()
+	number := func(r *big.Rat) string { return plural(r, what) }
 	switch {
-	case low != nil && high != nil && *low == *high:
-		return " of " + plural(*low, what)
-	case low != nil && high != nil:
-		return " of " + strconv.Itoa(*low) + " to " + plural(*high, what)
-	case low != nil:
-		return " of at least " + plural(*low, what)
-	case high != nil:
-		return " of at most " + plural(*high, what)
+	case hasLow && hasHigh && low.Cmp(high) == 0:
+		return " of " + number(low)
+	case hasLow && hasHigh:
+		return " of " + boundText(low) + " to " + number(high)
+	case hasLow:
+		return " of at least " + number(low)
+	case hasHigh:
+		return " of at most " + number(high)
 	}
 	return ""
 }
@@ -402,17 +412,40 @@ func boundText(r *big.Rat) string {
 	return new(big.Float).SetPrec(64).SetRat(r).Text('g', 17)
 }
 
-func jsonText(v any) string {
+func jsonText(v *jsontext.Value) string {
 	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	left := maxEnvelopeText
+	if json.Compact(&b, beginning(v, &left, maxEnvelopeText).AppendTo(nil)) != nil {
 		return "the listed value" // values come from JSON
 	}
-	return clipText(strings.TrimSuffix(b.String(), "\n"), maxEnvelopeText)
+	return clipText(b.String(), maxEnvelopeText)
 }
 
-func joinJSON(values []any, sep string) string {
+// beginning is as much of a value as a text of so many bytes can show of it: of
+// each string text bytes.
+func beginning(v *jsontext.Value, left *int, text int) *jsontext.Value {
+	out := &jsontext.Value{Kind: v.Kind, Str: v.Str}
+	if *left--; len(v.Str) > text && v.Kind == '"' {
+		out.Str = clipText(v.Str, text)
+	} else if len(v.Str) > text { // a number; whoever shows it cuts it again
+		out.Str = v.Str[:text+1]
+	}
+	for _, e := range v.Elems {
+		if *left <= 0 {
+			break
+		}
+		out.Elems = append(out.Elems, beginning(e, left, text))
+	}
+	for _, m := range v.Members {
+		if *left <= 0 {
+			break
+		}
+		out.Members = append(out.Members, jsontext.Member{Key: clipText(m.Key, text), Val: beginning(m.Val, left, text)})
+	}
+	return out
+}
+
+func joinJSON(values []*jsontext.Value, sep string) string {
 	var b strings.Builder
 	for i, v := range values {
 		if b.Len() > maxEnvelopeDomain {
@@ -426,7 +459,7 @@ func joinJSON(values []any, sep string) string {
 	return b.String()
 }
 
-func anyOfText(values []any) string {
+func anyOfText(values []*jsontext.Value) string {
 	if n := len(values); n > 1 && n <= 8 {
 		return joinJSON(values[:n-1], ", ") + " or " + jsonText(values[n-1])
 	}

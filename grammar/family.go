@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/toolsidecar/sidecar/models/wire"
@@ -23,8 +24,12 @@ func SyntaxOf(f *wire.Family) Syntax {
 		Channels:   c.Form == wire.Channels,
 		CheckName:  f.CheckName,
 	}
-	for _, tag := range []string{c.Open, c.Tag} {
-		if tag != "" {
+	tokens := []string{c.Open, c.Tag}
+	if c.Form == wire.Value {
+		tokens = append(append(tokens, c.Section, c.SectionEnd, c.AfterID), c.NameEnds...)
+	}
+	for _, tag := range tokens {
+		if tag != "" && !slices.Contains(s.Tokens, tag) {
 			s.Tokens = append(s.Tokens, tag)
 		}
 	}
@@ -37,6 +42,7 @@ func SyntaxOf(f *wire.Family) Syntax {
 			Open:  c.Parameter,
 			Is:    c.Is + wrap,
 			Close: wrap + c.End + c.Gap,
+			End:   c.End,
 			// What the engines' own parsers take for an end, too.
 			Bars:     append([]string{c.End, strings.TrimSpace(c.Tag)}, c.Bars...),
 			IsText:   f.TextParameter,

@@ -37,42 +37,6 @@ func compileTools(t fataler, tools []Tool) []*Checked {
 	return out
 }
 
-type readCall struct{ name, args string }
-
-// readAnswer reads an answer by the family's own parser.
-func readAnswer(f *wire.Family, tools []Tool, text string) (calls []readCall, said string, fault string) {
-	p := f.NewParser()
-	p.Schema = func(name string) json.RawMessage {
-		for _, t := range tools {
-			if t.Name == name {
-				return t.Schema
-			}
-		}
-		return nil
-	}
-	whole := 0
-	for _, evs := range [][]wire.Event{append([]wire.Event(nil), p.Feed(text)...), p.Close()} {
-		for _, e := range evs {
-			switch e.Kind {
-			case wire.Text:
-				said += e.Text
-			case wire.CallStart:
-				calls = append(calls, readCall{name: e.Name})
-			case wire.Arguments:
-				calls[len(calls)-1].args += e.Text
-			case wire.CallEnd:
-				whole++
-			case wire.Malformed:
-				return calls, said, "malformed: " + e.Text
-			}
-		}
-	}
-	if p.Open() || whole != len(calls) {
-		return calls, said, "open"
-	}
-	return calls, said, ""
-}
-
 // TestFamilyTags holds the tag of every family against xgrammar: what the family
 // writes for arguments that fit is taken, near misses are not, and every
 // finished random walk is read back by the family's parser as calls that fit, of

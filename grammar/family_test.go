@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -37,19 +36,7 @@ func TestFamilyGolden(t *testing.T) {
 			fmt.Fprintf(&b, "=== %s, %s, exact %v\n%s\n", name, choice.Mode, len(e.Tools) == 0 || e.Tools[0].Exact, pretty.String())
 		}
 	}
-	const file = "testdata/families.golden.txt"
-	if os.Getenv("SIDECAR_UPDATE_GOLDEN") == "1" {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("the tags of the families changed; read the diff of %s after SIDECAR_UPDATE_GOLDEN=1", file)
-	}
+	golden(t, "testdata/families.golden.txt", []byte(b.String()))
 }
 
 // TestFamilyRefusals says that what a family's calls can't carry is refused by

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var rewriteGolden = flag.Bool("golden", false, "rewrite testdata/dialects.golden.txt")
+var rewriteGolden = flag.Bool("golden", false, "rewrite the golden files of the tests that run")
 
 // TestDialectsGolden: what is written in every notation, to be read in review.
 func TestDialectsGolden(t *testing.T) {
@@ -28,7 +28,7 @@ func TestDialectsGolden(t *testing.T) {
 			fmt.Fprintf(&got, "== %s as %s\n", tt.name, target)
 			var text string
 			if target == StructuralTag {
-				text = c.content.ebnf
+				text = c.content.String()
 			} else {
 				choice := Choice{Mode: Named, Name: tt.name}
 				if target == LegacyTag {
@@ -61,9 +61,14 @@ func TestDialectsGolden(t *testing.T) {
 	for _, choice := range []Choice{{Mode: Auto}, {Mode: Auto, Parallel: true}, {Mode: Required}, {Mode: Required, Parallel: true}, {Mode: None}} {
 		frames(choice)
 	}
-	const file = "testdata/dialects.golden.txt"
+	golden(t, "testdata/dialects.golden.txt", got.Bytes())
+}
+
+// golden compares a text with that of a file, line by line.
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
 	if *rewriteGolden {
-		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,13 +76,13 @@ func TestDialectsGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(got.Bytes(), want) {
-		g, w := bytes.Split(got.Bytes(), []byte("\n")), bytes.Split(want, []byte("\n"))
+	if !bytes.Equal(got, want) {
+		g, w := bytes.Split(got, []byte("\n")), bytes.Split(want, []byte("\n"))
 		for i := range g {
 			if i >= len(w) || !bytes.Equal(g[i], w[i]) {
-				t.Fatalf("line %d is\n%s\nand was\n%s\n(go test ./grammar -run Golden -golden rewrites it)", i+1, g[i], w[min(i, len(w)-1)])
+				t.Fatalf("%s: line %d is\n%s\nand was\n%s\n(go test ./grammar -run '%s$' -golden rewrites it)", file, i+1, g[i], w[min(i, len(w)-1)], t.Name())
 			}
 		}
-		t.Fatal("lines are missing")
+		t.Fatalf("%s: lines are missing", file)
 	}
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // A judge is tools/grammar_judge.py: the real xgrammar in a process of its own.
-type judge struct {
+type engineJudge struct {
 	cmd *exec.Cmd
 	in  *json.Encoder
 	out *bufio.Reader
@@ -62,7 +62,7 @@ func env(name, otherwise string) string {
 	return otherwise
 }
 
-func absent(t *testing.T, format string, a ...any) {
+func lacking(t *testing.T, format string, a ...any) {
 	t.Helper()
 	if os.Getenv("SIDECAR_REQUIRE_DATA") == "1" {
 		t.Fatalf(format, a...)
@@ -70,13 +70,13 @@ func absent(t *testing.T, format string, a ...any) {
 	t.Skipf(format, a...)
 }
 
-func startJudge(t *testing.T) *judge {
+func startJudge(t *testing.T) *engineJudge {
 	t.Helper()
 	python := env("SIDECAR_JUDGE_PYTHON", "../.venv/judges/bin/python")
 	vocab := env("SIDECAR_QWEN3_TOKENIZER", "../.cache/qwen3/tokenizer.json")
 	for _, f := range []string{python, vocab} {
 		if _, err := os.Stat(f); err != nil {
-			absent(t, "no judge: %v (make .venv/judges from tools/requirements-judges.txt, and set SIDECAR_QWEN3_TOKENIZER)", err)
+			lacking(t, "no judge: %v (make .venv/judges from tools/requirements-judges.txt, and set SIDECAR_QWEN3_TOKENIZER)", err)
 		}
 	}
 	cmd := exec.Command(python, "../tools/grammar_judge.py", vocab)
@@ -91,7 +91,7 @@ func startJudge(t *testing.T) *judge {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	j := &judge{cmd, json.NewEncoder(in), bufio.NewReaderSize(out, 1<<20)}
+	j := &engineJudge{cmd, json.NewEncoder(in), bufio.NewReaderSize(out, 1<<20)}
 	j.in.SetEscapeHTML(false)
 	t.Cleanup(func() {
 		in.Close()
@@ -100,7 +100,7 @@ func startJudge(t *testing.T) *judge {
 	return j
 }
 
-func (j *judge) ask(t *testing.T, a judgeAsk) judgeAnswer {
+func (j *engineJudge) ask(t *testing.T, a judgeAsk) judgeAnswer {
 	t.Helper()
 	if err := j.in.Encode(a); err != nil {
 		t.Fatal(err)
@@ -124,16 +124,6 @@ func tagOf(t testing.TB, c []*Checked, choice Choice) (any, Emission) {
 	return map[string]any{"type": "structural_tag", "format": e.Format}, e
 }
 
-func sampleFiles(t *testing.T) []string {
-	dir := env("SIDECAR_DATA", "../../shared/data")
-	files, _ := filepath.Glob(dir + "/schemas/jsonschemabench/*/*.json")
-	if len(files) == 0 {
-		absent(t, "no sample schemas under %s", dir)
-	}
-	slices.Sort(files)
-	return files
-}
-
 // TestSample is the proof that exact means inside: every finished random walk
 // over an exact tool fits by Check, every other is a prefix of JSON.
 func TestSample(t *testing.T) {
@@ -144,7 +134,7 @@ func TestSample(t *testing.T) {
 	var n, refused, exact, done, cut, stuck, bad, engineErr, validIn, valid int
 	var compile []float64
 	reasons := map[string]int{}
-	for i, f := range sampleFiles(t) {
+	for i, f := range dataFiles(t, allSamples) {
 		if i%every != offset {
 			continue
 		}

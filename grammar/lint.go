@@ -6,9 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
+	"github.com/toolsidecar/sidecar/grammar/accept"
 	"github.com/toolsidecar/sidecar/models/jsontext"
+	"github.com/toolsidecar/sidecar/models/toolname"
 )
 
 // Severity of a rule.
@@ -135,7 +136,7 @@ type subject struct {
 // objectPlace is a schema of objects: the root, a parameter, an item.
 type objectPlace struct {
 	loc    string
-	places []located // all that apply to it
+	places []accept.Subschema // all that apply to it
 	params []*param
 	root   bool
 }
@@ -145,7 +146,7 @@ type param struct {
 	name     string
 	words    []string
 	loc      string
-	places   []located
+	places   []accept.Subschema
 	union    bool // more than one branch of anyOf or oneOf beside null
 	types    []string
 	about    string
@@ -156,17 +157,17 @@ type param struct {
 }
 
 func subjectOf(d *Described) *subject {
-	s := &subject{Described: d, words: wordsOf(d.Name), about: wordsOf(clipText(d.Description, maxWorded)), root: &jsontext.Value{Kind: '{'}}
+	s := &subject{Described: d, words: toolname.Words(d.Name), about: toolname.Words(clipText(d.Description, maxWorded)), root: &jsontext.Value{Kind: '{'}}
 	short := d.Name
 	if i := strings.LastIndex(short, "__"); i >= 0 && i+2 < len(short) {
 		short = short[i+2:]
 	}
-	s.verb = wordsOf(short)
+	s.verb = toolname.Words(short)
 	c, err := Judge(d.Tool, Open)
 	if err != nil {
 		se, ok := err.(*SchemaError)
 		if !ok {
-			se = &SchemaError{d.Name, "#", err.Error()}
+			se = &SchemaError{Tool: d.Name, Loc: "#", Msg: err.Error()}
 		}
 		s.refused = se
 		return s
@@ -177,9 +178,12 @@ func subjectOf(d *Described) *subject {
 			s.root = v
 		}
 	}
-	plainRefs, _ := survey(d.Name, s.root) // compiled, so it has no error
-	w := &surveyor{s: s, f: &filler{c: c, root: s.root, plainRefs: plainRefs}, seen: map[*jsontext.Value]bool{}, inside: map[*jsontext.Value]bool{}}
-	w.objects([]located{{s.root, c.accept, "#"}}, 0)
+	r, err := c.judge.reading()
+	if err != nil {
+		return s // compiled, so it can be read
+	}
+	w := &surveyor{s: s, f: &filler{c: c, r: r}, seen: map[*jsontext.Value]bool{}, inside: map[*jsontext.Value]bool{}}
+	w.objects([]accept.Subschema{r.Root()}, 0)
 	return s
 }
 
@@ -230,28 +234,24 @@ type surveyor struct {
 
 // effective is what applies to a value: f.all, and the branch of a union that
 // isn't null. branches are those of a union proper.
-func (w *surveyor) effective(places []located) (out []located, branches []located) {
+func (w *surveyor) effective(places []accept.Subschema) (out []accept.Subschema, branches []accept.Subschema) {
 	out = w.f.all(places)
 	for i := 0; i < len(out); i++ {
 		p := out[i]
 		for _, u := range []string{"anyOf", "oneOf"} {
-			subs := p.s.AnyOf
-			if u == "oneOf" {
-				subs = p.s.OneOf
-			}
-			var some []located
-			for k, e := range elemsOf(p.v.Get(u)) {
-				if k >= len(subs) || e.Kind != '{' {
+			var some []accept.Subschema
+			for k, e := range p.Get(u).Items() {
+				if e.Kind != '{' {
 					continue
 				}
 				if t := e.Get("type"); t != nil && t.Str == "null" {
 					continue
 				}
-				some = append(some, located{e, subs[k], p.loc + "/" + u + "/" + strconv.Itoa(k)})
+				some = append(some, p.Child(u, strconv.Itoa(k)))
 			}
 			if len(some) == 1 {
 				for _, q := range w.f.all(some) {
-					if !slices.ContainsFunc(out, func(o located) bool { return o.v == q.v }) {
+					if !slices.ContainsFunc(out, func(o accept.Subschema) bool { return o.Value() == q.Value() }) {
 						out = append(out, q)
 					}
 				}
@@ -263,25 +263,25 @@ func (w *surveyor) effective(places []located) (out []located, branches []locate
 	return out, branches
 }
 
-// pointer is the place in the function object.
-func (p located) pointer() string { return "/parameters" + strings.TrimPrefix(p.loc, "#") }
+// pointerOf is the place in the function object.
+func pointerOf(s accept.Subschema) string { return "/parameters" + s.Place() }
 
-func (w *surveyor) objects(places []located, level int) {
+func (w *surveyor) objects(places []accept.Subschema, level int) {
 	places, branches := w.effective(places)
 	w.object(places, level)
 	for _, b := range branches {
-		if !w.inside[b.v] {
-			w.inside[b.v] = true
-			w.objects([]located{b}, level)
+		if !w.inside[b.Value()] {
+			w.inside[b.Value()] = true
+			w.objects([]accept.Subschema{b}, level)
 		}
 	}
 }
 
-func (w *surveyor) object(places []located, level int) {
-	key, loc := places[0].v, places[0].pointer()
+func (w *surveyor) object(places []accept.Subschema, level int) {
+	key, loc := places[0].Value(), pointerOf(places[0])
 	for _, p := range places {
-		if len(p.v.Get("properties").List()) > 0 {
-			key, loc = p.v, p.pointer()
+		if len(p.Get("properties").List()) > 0 {
+			key, loc = p.Value(), pointerOf(p)
 			break
 		}
 	}
@@ -291,53 +291,87 @@ func (w *surveyor) object(places []located, level int) {
 	w.seen[key] = true
 	o := &objectPlace{loc: loc, places: places, root: level == 0}
 	w.s.objects = append(w.s.objects, o)
-	done, required := map[string]bool{}, requiredOf(places)
+	done, required, speak := map[string]bool{}, requiredOf(places), declaring(places)
 	for _, at := range places {
-		for _, m := range at.v.Get("properties").List() {
+		for _, m := range at.Get("properties").List() {
 			if done[m.Key] {
 				continue
 			}
 			done[m.Key] = true
-			own := w.f.member(places, m.Key)
+			own := w.f.member(speak.of(m.Key), m.Key)
 			if len(own) == 0 { // true or false
 				continue
 			}
-			p := &param{name: m.Key, words: wordsOf(m.Key), loc: own[0].pointer(), root: o.root, required: required[m.Key], level: level + 1, in: o}
-			var branches []located
+			p := &param{name: m.Key, words: toolname.Words(m.Key), loc: pointerOf(own[0]), root: o.root, required: required[m.Key], level: level + 1, in: o}
+			var branches []accept.Subschema
 			p.places, branches = w.effective(own)
 			p.union = len(branches) > 0
 			for _, q := range append(slices.Clip(p.places), branches...) {
-				p.addTypes(q.v)
+				p.addTypes(q.Value())
 			}
 			p.about = clipText(cmp.Or(p.text("description"), p.text("title")), maxWorded)
 			o.params = append(o.params, p)
 			w.s.params = append(w.s.params, p)
 			w.below(p.places, level+1)
 			for _, b := range branches {
-				w.below(w.f.all([]located{b}), level+1)
+				w.below(w.f.all([]accept.Subschema{b}), level+1)
 			}
 		}
 	}
 }
 
+// maxRests is how many of the schemas of one object are asked what they say of
+// keys that they don't declare.
+const maxRests = 100
+
+// speaking finds the schemas of an object that say something of a key.
+type speaking struct {
+	places   []accept.Subschema
+	declared map[string][]int // indexes of places, ascending
+	rests    []int            // that say something of keys not declared, ascending
+}
+
+func declaring(places []accept.Subschema) *speaking {
+	s := &speaking{places: places, declared: map[string][]int{}}
+	for i, p := range places {
+		for _, m := range p.Get("properties").List() {
+			s.declared[m.Key] = append(s.declared[m.Key], i)
+		}
+		if p.Get("additionalProperties") != nil && len(s.rests) < maxRests {
+			s.rests = append(s.rests, i)
+		}
+	}
+	return s
+}
+
+func (s *speaking) of(key string) []accept.Subschema {
+	at := slices.Concat(s.declared[key], s.rests)
+	slices.Sort(at)
+	var out []accept.Subschema
+	for _, i := range slices.Compact(at) {
+		out = append(out, s.places[i])
+	}
+	return out
+}
+
 // below looks for objects in a value: itself, its items, the values of a map.
-func (w *surveyor) below(places []located, level int) {
+func (w *surveyor) below(places []accept.Subschema, level int) {
 	if level > maxSchemaDepth {
 		return
 	}
 	object := false
 	for _, p := range places {
-		object = object || p.v.Has("properties")
+		object = object || p.Get("properties") != nil
 		for _, key := range []string{"items", "additionalProperties"} {
-			sub := p.v.Get(key)
+			sub := p.Get(key)
 			if sub == nil || sub.Kind != '{' {
 				continue
 			}
-			var inner []located
+			var inner []accept.Subschema
 			if key == "items" {
-				inner = w.f.item([]located{p}, len(elemsOf(p.v.Get("prefixItems"))))
+				inner = w.f.item([]accept.Subschema{p}, len(p.Get("prefixItems").Items()))
 			} else {
-				inner = w.f.member([]located{{v: p.v.Without("properties"), s: p.s, loc: p.loc}}, "")
+				inner = []accept.Subschema{p.Child(key)}
 			}
 			if len(inner) == 0 || w.inside[sub] {
 				continue
@@ -346,7 +380,7 @@ func (w *surveyor) below(places []located, level int) {
 			eff, branches := w.effective(inner)
 			w.below(eff, level+1)
 			for _, b := range branches {
-				w.below(w.f.all([]located{b}), level+1)
+				w.below(w.f.all([]accept.Subschema{b}), level+1)
 			}
 		}
 	}
@@ -369,7 +403,7 @@ func (p *param) addTypes(v *jsontext.Value) {
 			add(e.Str)
 		}
 	default:
-		values := elemsOf(v.Get("enum"))
+		values := v.Get("enum").Items()
 		if c := v.Get("const"); c != nil {
 			values = append(slices.Clip(values), c)
 		}
@@ -399,7 +433,7 @@ func (p *param) only(types ...string) bool {
 
 func (p *param) get(key string) *jsontext.Value {
 	for _, q := range p.places {
-		if v := q.v.Get(key); v != nil {
+		if v := q.Value().Get(key); v != nil {
 			return v
 		}
 	}
@@ -435,43 +469,6 @@ func (p *param) last() string {
 		return ""
 	}
 	return p.words[len(p.words)-1]
-}
-
-// wordsOf cuts text into lower-case words at everything that isn't a letter or
-// a digit, and inside names like fileName and HTTPCode. Of scripts written
-// without spaces each character is a word.
-func wordsOf(s string) []string {
-	var words []string
-	var w []rune
-	flush := func() {
-		if len(w) > 0 {
-			words = append(words, strings.ToLower(string(w)))
-			w = w[:0]
-		}
-	}
-	rs := []rune(s)
-	for i, r := range rs {
-		upper, lower, digit := r >= 'A' && r <= 'Z', r >= 'a' && r <= 'z' || r > 0x7f && unicode.IsLetter(r), unicode.IsDigit(r)
-		if !upper && !lower && !digit {
-			flush()
-			continue
-		}
-		if r > 0x7f && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai) { // written without spaces
-			flush()
-			words = append(words, string(r))
-			continue
-		}
-		if upper && i > 0 {
-			before := rs[i-1]
-			next := i+1 < len(rs) && rs[i+1] >= 'a' && rs[i+1] <= 'z'
-			if before >= 'a' && before <= 'z' || before >= 'A' && before <= 'Z' && next {
-				flush()
-			}
-		}
-		w = append(w, r)
-	}
-	flush()
-	return words
 }
 
 func set(words string) map[string]bool {

@@ -49,7 +49,7 @@ func BenchmarkFirstMask(b *testing.B) {
 				whole, own = whole[:0], own[:0]
 				for _, c := range cs {
 					start := time.Now()
-					fresh, err := compile(c.name, []byte(c.raw), Closed)
+					fresh, err := compile(b.Context(), c.name, []byte(c.raw), Closed)
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -89,7 +89,7 @@ func BenchmarkMasks(b *testing.B) {
 				cold, warm, advance = cold[:0], warm[:0], advance[:0]
 				memory = 0
 				for i, c := range cs {
-					fresh, err := compile(c.name, []byte(c.raw), Closed)
+					fresh, err := compile(b.Context(), c.name, []byte(c.raw), Closed)
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -140,7 +140,7 @@ func BenchmarkBoundedString(b *testing.B) {
 			var compiles, masks, advance []time.Duration
 			for b.Loop() {
 				start := time.Now()
-				c, err := compile("t", schema, Closed)
+				c, err := compile(b.Context(), "t", schema, Closed)
 				if err != nil {
 					b.Fatal(err)
 				}

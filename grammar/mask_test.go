@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -221,7 +222,7 @@ func TestShared(t *testing.T) {
 	v := qwenVocabulary(t)
 	schema := `{"properties":{"a":{"type":"string","maxLength":300},"b":{"type":"array","items":{"$ref":"#/$defs/t"},"maxItems":200},"c":{"enum":["x","yy"]}},"required":["a","b"],
 		"$defs":{"t":{"type":"object","properties":{"n":{"type":"integer","minimum":-5},"t":{"$ref":"#/$defs/t"}}}}}`
-	c, err := compile("t", json.RawMessage(schema), Closed)
+	c, err := compile(context.Background(), "t", json.RawMessage(schema), Closed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +295,7 @@ func FuzzAdvanceBytes(f *testing.F) {
 			}
 		}
 		if err == nil && len(text) < 300 {
-			if got, want := whole.Accepts(), twinAccepts(readEBNF(t, c.content.ebnf), text); got != want {
+			if got, want := whole.Accepts(), twinAccepts(readEBNF(t, c.content.String()), text); got != want {
 				t.Fatalf("%q: accepted %v, by the twin %v", text, got, want)
 			}
 		}

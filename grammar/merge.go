@@ -9,6 +9,21 @@ import (
 // sameJSON tells whether two values are written the same but for spaces.
 func sameJSON(a, b *jsontext.Value) bool { return string(a.AppendTo(nil)) == string(b.AppendTo(nil)) }
 
+// sameValue is sameJSON, but numbers may be spelled in different ways.
+func sameValue(a, b *jsontext.Value) bool {
+	switch {
+	case a.Kind != b.Kind:
+		return false
+	case a.Kind == '"' || a.Str == b.Str && a.Kind == '0':
+		return a.Str == b.Str
+	case a.Kind == '0':
+		x, ok := a.Rat()
+		y, ok2 := b.Rat()
+		return ok && ok2 && x.Cmp(y) == 0
+	}
+	return sameJSON(a, b)
+}
+
 var falseSchema = &jsontext.Value{Kind: 'f'}
 
 // mergeSchemas returns a schema for "a and b" if one can be written down
@@ -29,6 +44,10 @@ func mergeSchemas(a, b *jsontext.Value, depth int) (*jsontext.Value, bool) {
 	}
 	if depth > 0 && (a.Has("unevaluatedProperties") || a.Has("unevaluatedItems")) {
 		return nil, false // below the top neither schema sees what the other evaluates
+	}
+	if depth > 0 && (a.Has("$ref") || b.Has("$ref")) && !sameJSON(a, b) {
+		// Up to draft 7 nothing counts beside a reference; flatten follows it.
+		return record("allOf", &jsontext.Value{Kind: '[', Elems: []*jsontext.Value{a, b}}), true
 	}
 	if b.Has("unevaluatedProperties") || b.Has("unevaluatedItems") ||
 		a.Has("unevaluatedItems") && hasAny(b, "items", "prefixItems", "contains", "additionalItems") {
@@ -95,31 +114,47 @@ func mergeKeyword(key string, a, b *jsontext.Value, depth int) (*jsontext.Value,
 		return &jsontext.Value{Kind: '[', Elems: both}, true
 	case "required":
 		out := &jsontext.Value{Kind: '[', Elems: slices.Clone(a.Elems)}
+		in := map[string]bool{}
+		for _, e := range a.Elems {
+			in[e.Str] = true
+		}
 		for _, e := range b.Elems {
-			if !slices.ContainsFunc(out.Elems, func(o *jsontext.Value) bool { return o.Str == e.Str }) {
+			if !in[e.Str] {
+				in[e.Str] = true
 				out.Elems = append(out.Elems, e)
 			}
 		}
 		return out, true
 	case "properties":
-		out := a
-		for _, m := range b.Members {
-			v := m.Val
-			if mine := out.Get(m.Key); mine != nil {
-				var ok bool
-				if v, ok = mergeSchemas(mine, v, depth+1); !ok {
-					return nil, false
-				}
-			}
-			out = out.With(m.Key, v)
+		out := &jsontext.Value{Kind: '{', Members: slices.Clone(a.Members)}
+		at := map[string]int{}
+		for i, m := range a.Members {
+			at[m.Key] = i
 		}
+		for _, m := range b.Members {
+			i, both := at[m.Key]
+			if !both {
+				out.Members = append(out.Members, m)
+				continue
+			}
+			v, ok := mergeSchemas(a.Members[i].Val, m.Val, depth+1)
+			if !ok {
+				return nil, false
+			}
+			out.Members[i].Val = v
+		}
+		out.Index()
 		return out, true
 	case "items":
 		return mergeSchemas(a, b, depth+1)
 	case "enum":
 		var both []*jsontext.Value
+		theirs := map[string]bool{}
+		for _, e := range b.Elems {
+			theirs[string(e.AppendTo(nil))] = true
+		}
 		for _, e := range a.Elems {
-			if slices.ContainsFunc(b.Elems, func(o *jsontext.Value) bool { return sameJSON(e, o) }) {
+			if theirs[string(e.AppendTo(nil))] {
 				both = append(both, e)
 			}
 		}
@@ -134,7 +169,29 @@ func mergeKeyword(key string, a, b *jsontext.Value, depth int) (*jsontext.Value,
 	case "maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties":
 		return bound(a, b, -1)
 	case "uniqueItems":
-		return &jsontext.Value{Kind: 't'}, true
+		if a.IsTrue() {
+			return a, true
+		}
+		return b, true
+	case "not":
+		return anyOf([]*jsontext.Value{a, b}), true
+	case "anyOf":
+		out := &jsontext.Value{Kind: '['}
+		for _, x := range a.Elems {
+			for _, y := range b.Elems {
+				both, ok := mergeSchemas(x, y, depth+1)
+				if !ok || len(out.Elems) > maxSpread {
+					return nil, false
+				}
+				if !both.IsFalse() {
+					out.Elems = append(out.Elems, both)
+				}
+			}
+		}
+		if len(out.Elems) == 0 {
+			return nil, true
+		}
+		return out, true
 	}
 	return nil, false
 }

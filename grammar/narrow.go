@@ -3,12 +3,12 @@ package grammar
 import (
 	"fmt"
 	"math/big"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/toolsidecar/sidecar/grammar/lexical"
 	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
@@ -31,11 +31,12 @@ import (
 //	  properties, patternProperties    unless maxProperties is at most 1
 //	$ref                             JSON pointers into the document, recursive ones too
 //	allOf, siblings of $ref, anyOf   merged if the merge is exact (merge.go)
-//	oneOf                            if each branch as written breaks all others
+//	oneOf                            if each branch as written breaks all others, else as below
 //	{} (any value)                   any JSON; contains maps: reason
-//	not, if/then/else, dependent*,   left out with a reason, unless the closed object can't meet them
-//	  uniqueItems, contains,
-//	  unevaluated* with a schema
+//	not, if/then/else, dependent*    as a choice (spread.go), or left out with a reason
+//	uniqueItems, contains,           as a choice if it has few cases (arrange.go), or left
+//	  min/maxProperties                out with a reason
+//	unevaluated* with a schema       left out with a reason, unless the closed object can't meet it
 type narrower struct {
 	root      *jsontext.Value
 	draft     int
@@ -47,14 +48,32 @@ type narrower struct {
 	seen      map[string]bool
 	budget    int    // schemas still to be looked at
 	barren    string // the first place found where no value fits
-	plain     bool   // no pattern is written
+	manner
+	spreads   bool // a keyword was spread
+	patterned bool // a pattern was written
 	// The schemas that are being applied to the value at hand: one that applies
 	// itself to the same value again says nothing new.
-	inPlace []*jsontext.Value
+	inPlace  []*jsontext.Value
+	matchers map[string]*lexical.Matcher // by pattern
 }
 
 // maxNarrowed bounds the work where allOf and $ref multiply schemas.
 const maxNarrowed = 50_000
+
+// matcher is patternMatcher, which makes each once.
+func (n *narrower) matcher(pattern string) (*lexical.Matcher, error) {
+	if re := n.matchers[pattern]; re != nil {
+		return re, nil
+	}
+	re, err := patternMatcher(pattern)
+	if err == nil {
+		if n.matchers == nil {
+			n.matchers = map[string]*lexical.Matcher{}
+		}
+		n.matchers[pattern] = re
+	}
+	return re, err
+}
 
 func (n *narrower) because(loc, format string, a ...any) {
 	r := loc + ": " + fmt.Sprintf(format, a...)
@@ -130,6 +149,15 @@ func (n *narrower) fresh(v *jsontext.Value, loc string) *lang {
 	if v.Kind != '{' {
 		return n.schema(v, loc)
 	}
+	if hasAny(v, "enum", "const") {
+		if l, sure := n.listed(v); sure {
+			return l
+		}
+	}
+	if alts, word, ok := n.spread(v, loc); ok {
+		n.spreads = true
+		return n.either(alts, loc+"/"+word)
+	}
 	for _, key := range []string{"anyOf", "oneOf"} {
 		if l := n.branches(v, key, loc); l != nil {
 			return l
@@ -137,6 +165,25 @@ func (n *narrower) fresh(v *jsontext.Value, loc string) *lang {
 		v = v.Without(key)
 	}
 	return n.values(v, loc)
+}
+
+// either is the choice between schemas.
+func (n *narrower) either(alts []*jsontext.Value, loc string) *lang {
+	barren := n.barren
+	l := &lang{kind: choice}
+	for _, a := range alts {
+		if sub := n.schema(a, loc); sub.kind != none {
+			l.alts = append(l.alts, sub)
+		}
+	}
+	switch len(l.alts) {
+	case 0:
+		return &lang{kind: none}
+	case 1:
+		l = l.alts[0]
+	}
+	n.barren = barren // what can't be is one case of several
+	return l
 }
 
 // flatten puts $ref and allOf into one schema without them. What can't be
@@ -150,7 +197,13 @@ func (n *narrower) flatten(v *jsontext.Value, loc string, depth int) *jsontext.V
 		return v.Without("$ref", "allOf")
 	}
 	add := func(at string, sub *jsontext.Value) {
-		merged, ok := mergeSchemas(v, n.flatten(sub, at, depth+1), 0)
+		sub = n.flatten(sub, at, depth+1)
+		if v.Has("if") && sub.Has("if") && !n.coarse && n.draft >= draft7 { // two don't go into one schema
+			if alts, ok := n.conditional(sub, sub.Get("if"), at); ok && besides(v, alts) {
+				sub, n.spreads = anyOf(alts), true
+			}
+		}
+		merged, ok := mergeSchemas(v, sub, 0)
 		if !ok {
 			n.because(at, "can't be merged with its siblings")
 			return
@@ -253,6 +306,12 @@ func (n *narrower) branches(v *jsontext.Value, key, loc string) *lang {
 			return nil
 		}
 	} else if key == "oneOf" {
+		if !n.disjoint(alts, subs) {
+			if each, ok := n.exclusive(v, loc); ok {
+				n.spreads = true
+				return n.either(each, loc+"/oneOf")
+			}
+		}
 		n.later = append(n.later, func() {
 			if !n.disjoint(alts, subs) {
 				n.because(loc+"/"+key, "branches may overlap")
@@ -352,20 +411,17 @@ func (n *narrower) excludes(l *lang, s *jsontext.Value, depth int) bool {
 	if l.kind != object || l.rest != nil {
 		return false
 	}
-	has := func(key string) (field, bool) {
-		i := slices.IndexFunc(l.fields, func(f field) bool { return f.key == key })
-		if i < 0 {
-			return field{}, false
-		}
-		return l.fields[i], true
+	fields := make(map[string]field, len(l.fields))
+	for _, f := range l.fields {
+		fields[f.key] = f
 	}
 	for _, r := range s.Get("required").Items() {
-		if _, ok := has(r.Str); !ok {
+		if _, ok := fields[r.Str]; !ok {
 			return true
 		}
 	}
 	for _, p := range s.Get("properties").List() {
-		if f, ok := has(p.Key); ok && f.required && n.excludes(f.lang, p.Val, depth+1) {
+		if f, ok := fields[p.Key]; ok && f.required && n.excludes(f.lang, p.Val, depth+1) {
 			return true
 		}
 	}
@@ -414,7 +470,7 @@ func (n *narrower) values(v *jsontext.Value, loc string) *lang {
 	if hasAny(v, "enum", "const") {
 		return n.literals(v, loc)
 	}
-	if v.Has("not") {
+	if v.Has("not") && !leaf(v) {
 		n.not(v, loc)
 	}
 	if len(types) == 0 {
@@ -487,15 +543,36 @@ func (n *narrower) not(v *jsontext.Value, loc string) {
 	n.because(loc+"/not", "checked after the reply")
 }
 
-func (n *narrower) literals(v *jsontext.Value, loc string) *lang {
-	vals := v.Get("enum").Items()
+// enumeration gives the values that a schema lists, and what else it says.
+func enumeration(v *jsontext.Value) (vals []*jsontext.Value, siblings *jsontext.Value) {
 	if c := v.Get("const"); c != nil {
-		vals = []*jsontext.Value{c}
+		return []*jsontext.Value{c}, v.Without("const")
 	}
-	siblings := v.Without("const")
-	if !v.Has("const") {
-		siblings = v.Without("enum")
+	return v.Get("enum").Items(), v.Without("enum")
+}
+
+// listed is the listed values that fit; sure is false if that can't be said of
+// each.
+func (n *narrower) listed(v *jsontext.Value) (l *lang, sure bool) {
+	vals, siblings := enumeration(v)
+	l = &lang{kind: literals}
+	for _, e := range vals {
+		fits, sure := n.fits(e, siblings)
+		if !sure {
+			return nil, false
+		}
+		if fits {
+			l.lits = append(l.lits, string(e.AppendTo(nil)))
+		}
 	}
+	if len(l.lits) == 0 {
+		l.kind = none
+	}
+	return l, true
+}
+
+func (n *narrower) literals(v *jsontext.Value, loc string) *lang {
+	vals, siblings := enumeration(v)
 	l := &lang{kind: literals}
 	for _, e := range vals {
 		if fits, sure := n.fits(e, siblings); fits && sure {
@@ -538,10 +615,16 @@ func (n *narrower) fits(v *jsontext.Value, s *jsontext.Value) (fits, sure bool) 
 		sure = false
 	}
 	for _, m := range s.Members {
-		if !known[m.Key] || annotations[m.Key] {
+		if !known[m.Key] || annotations[m.Key] || !n.speaks(m.Key) {
 			continue
 		}
 		switch m.Key {
+		case "not", "allOf", "anyOf", "oneOf", "if", "then", "else", "multipleOf":
+			holds, certain := n.combined(v, s, m)
+			if certain && !holds {
+				return false, true
+			}
+			sure = sure && certain
 		case "type":
 			hit := false
 			for _, t := range typeList(m.Val) {
@@ -571,13 +654,10 @@ func (n *narrower) fits(v *jsontext.Value, s *jsontext.Value) (fits, sure bool) 
 			if m.Key == "enum" {
 				vals = m.Val.Elems
 			}
-			hit := false
-			for _, e := range vals {
-				x, ok := e.Rat()
-				y, ok2 := v.Rat()
-				hit = hit || sameJSON(e, v) || ok && ok2 && x.Cmp(y) == 0
+			if n.budget -= len(vals) / 100; n.budget < 0 {
+				return true, false
 			}
-			if !hit {
+			if !slices.ContainsFunc(vals, func(e *jsontext.Value) bool { return sameValue(e, v) }) {
 				if v.Kind == '{' || v.Kind == '[' {
 					sure = false // other spelling or order
 					continue
@@ -609,10 +689,14 @@ func (n *narrower) fits(v *jsontext.Value, s *jsontext.Value) (fits, sure bool) 
 			}
 		case "pattern":
 			if v.Kind == '"' {
-				re, err := regexp.Compile(m.Val.Str)
+				re, err := n.matcher(m.Val.Str)
+				matches := err == nil
+				if err == nil {
+					matches, err = re.Match(v.Str)
+				}
 				if err != nil {
 					sure = false
-				} else if !re.MatchString(v.Str) {
+				} else if !matches {
 					return false, true
 				}
 			}
@@ -625,6 +709,63 @@ func (n *narrower) fits(v *jsontext.Value, s *jsontext.Value) (fits, sure bool) 
 				sure = false
 			}
 		}
+	}
+	return true, sure
+}
+
+// combined is fits for a keyword made of other schemas, and for multipleOf.
+func (n *narrower) combined(v, s *jsontext.Value, m jsontext.Member) (fits, sure bool) {
+	if n.budget--; n.budget < 0 {
+		return true, false
+	}
+	switch m.Key {
+	case "multipleOf":
+		x, ok := v.Rat()
+		if !ok {
+			return true, v.Kind != '0'
+		}
+		by, ok := m.Val.Rat()
+		if !ok || by.Sign() <= 0 {
+			return true, false
+		}
+		return new(big.Rat).Quo(x, by).IsInt(), true
+	case "not":
+		fits, sure = n.fits(v, m.Val)
+		return !fits || !sure, sure
+	case "if":
+		holds, sure := n.fits(v, m.Val)
+		if !sure {
+			return true, false
+		}
+		then := s.Get("else")
+		if holds {
+			then = s.Get("then")
+		}
+		if then == nil {
+			return true, true
+		}
+		return n.fits(v, then)
+	case "then", "else":
+		return true, true // said by if
+	}
+	hits := 0
+	sure = true
+	for _, sub := range m.Val.Items() {
+		fits, certain := n.fits(v, sub)
+		switch {
+		case !certain:
+			sure = false
+		case fits:
+			hits++
+		case m.Key == "allOf":
+			return false, true
+		}
+	}
+	switch m.Key {
+	case "anyOf":
+		return hits > 0 || !sure, hits > 0 || sure
+	case "oneOf":
+		return hits == 1 || hits == 0 && !sure, sure || hits > 1
 	}
 	return true, sure
 }
@@ -670,6 +811,24 @@ func (n *narrower) number(v *jsontext.Value, loc string, whole bool) *lang {
 		high(b, true)
 	}
 	m, ok := v.Get("multipleOf").Rat()
+	if no, denied := v.Get("not").Get("multipleOf").Rat(); denied && no.Sign() > 0 {
+		step := m
+		if !ok || m.Sign() <= 0 {
+			step = ratInt(1)
+		}
+		if l.lo != nil && l.hi != nil && (ok || whole) {
+			if lits, ok := multiples(l, step, whole, no); ok {
+				if len(lits) == 0 {
+					return &lang{kind: none}
+				}
+				return &lang{kind: literals, lits: lits}
+			}
+		}
+		if whole && new(big.Rat).Quo(ratInt(1), no).IsInt() {
+			return &lang{kind: none} // every integer is a multiple
+		}
+		n.because(loc+"/not", "checked after the reply")
+	}
 	if !ok || m.Sign() <= 0 {
 		return within(l)
 	}
@@ -685,7 +844,7 @@ func (n *narrower) number(v *jsontext.Value, loc string, whole bool) *lang {
 		return within(l)
 	}
 	if l.lo != nil && l.hi != nil {
-		if lits, ok := multiples(l, m, whole); ok {
+		if lits, ok := multiples(l, m, whole, nil); ok {
 			if len(lits) == 0 {
 				return &lang{kind: none}
 			}
@@ -721,8 +880,9 @@ func powerOfTen(r *big.Rat) (p int, ok bool) {
 	return sign * (len(s) - 1), true
 }
 
-// multiples lists the multiples of m within the bounds of l, if there are few.
-func multiples(l *lang, m *big.Rat, whole bool) ([]string, bool) {
+// multiples lists the multiples of m within the bounds of l that are none of
+// deny, if there are few; nil denies nothing.
+func multiples(l *lang, m *big.Rat, whole bool, deny *big.Rat) ([]string, bool) {
 	first := new(big.Rat).Quo(l.lo, m)
 	k := ceil(first)
 	last := floor(new(big.Rat).Quo(l.hi, m))
@@ -732,7 +892,7 @@ func multiples(l *lang, m *big.Rat, whole bool) ([]string, bool) {
 	var out []string
 	for ; k.Cmp(last) <= 0; k = new(big.Int).Add(k, big.NewInt(1)) {
 		x := new(big.Rat).Mul(new(big.Rat).SetInt(k), m)
-		if l.loOpen && x.Cmp(l.lo) == 0 || l.hiOpen && x.Cmp(l.hi) == 0 || whole && !x.IsInt() {
+		if l.loOpen && x.Cmp(l.lo) == 0 || l.hiOpen && x.Cmp(l.hi) == 0 || whole && !x.IsInt() || deny != nil && new(big.Rat).Quo(x, deny).IsInt() {
 			continue
 		}
 		s, ok := decimal(x)
@@ -760,7 +920,18 @@ func (n *narrower) text(v *jsontext.Value, loc string) *lang {
 		l.min = 0
 	}
 	src, at := "", loc+"/pattern"
-	if p := v.Get("pattern"); p != nil && p.Kind == '"' {
+	deny := v.Get("not")
+	if deny != nil {
+		at = loc + "/not"
+		if src = otherWords(deny.Get("enum").Items(), l.min, l.max); src == "" || hasAny(v, "pattern", "format") {
+			n.because(at, "checked after the reply")
+			src = ""
+		} else {
+			l.min, l.max = 0, -1
+		}
+	}
+	if src != "" {
+	} else if p := v.Get("pattern"); p != nil && p.Kind == '"' {
 		src = p.Str
 	} else if f := v.Get("format"); f != nil {
 		src = formats[f.Str]
@@ -776,7 +947,7 @@ func (n *narrower) text(v *jsontext.Value, loc string) *lang {
 		err = errSlow
 	}
 	if err != nil {
-		if v.Has("pattern") {
+		if v.Has("pattern") || deny != nil {
 			n.because(at, "%v; checked after the reply", err)
 		}
 		return l
@@ -793,7 +964,7 @@ func (n *narrower) text(v *jsontext.Value, loc string) *lang {
 	} else {
 		return l // the format is only a narrowing
 	}
-	l.pattern = p
+	l.pattern, n.patterned = p, true
 	return l
 }
 
@@ -818,10 +989,11 @@ func (n *narrower) array(v *jsontext.Value, loc string) *lang {
 			restAt = "/unevaluatedItems"
 		}
 	}
-	if v.Get("uniqueItems").IsTrue() && l.max != 1 && l.max != 0 {
-		n.because(loc+"/uniqueItems", "checked after the reply")
-	}
-	if v.Has("contains") {
+	if v.Has("contains") && n.speaks("contains") {
+		if c := n.containing(v, l, loc); c != nil {
+			n.spreads = true
+			return c
+		}
 		n.because(loc+"/contains", "checked after the reply")
 	}
 	for i, p := range tuple {
@@ -853,6 +1025,15 @@ func (n *narrower) array(v *jsontext.Value, loc string) *lang {
 	if len(tuple) > 0 && l.min <= len(l.prefix) && rest == nil {
 		l.item = nil
 	}
+	if v.Get("uniqueItems").IsTrue() && l.max != 1 && l.max != 0 {
+		if !n.coarse {
+			if d := different(l); d != nil {
+				n.spreads = true
+				return d
+			}
+		}
+		n.because(loc+"/uniqueItems", "checked after the reply")
+	}
 	return l
 }
 
@@ -876,22 +1057,28 @@ func (n *narrower) object(v *jsontext.Value, loc string) *lang {
 		n.because(othersAt, "checked after the reply")
 	}
 	type keyPattern struct {
-		re  *regexp.Regexp
+		re  *lexical.Matcher
+		src string
 		sub *jsontext.Value
 		at  string
 	}
 	var patterns []keyPattern
 	for _, p := range v.Get("patternProperties").List() {
-		re, err := regexp.Compile(p.Key)
+		re, err := n.matcher(p.Key)
 		if err != nil {
 			return &lang{kind: none} // Compile has refused it
 		}
-		patterns = append(patterns, keyPattern{re, p.Val, loc + "/patternProperties/" + escapePointer(p.Key)})
+		patterns = append(patterns, keyPattern{re, p.Key, p.Val, loc + "/patternProperties/" + jsontext.EscapePointer(p.Key)})
 	}
 	names := v.Get("propertyNames")
 	add := func(key string, sub *jsontext.Value, at string) {
 		for _, p := range patterns {
-			if !p.re.MatchString(key) {
+			matches, err := p.re.Match(key)
+			if err != nil {
+				n.because(p.at, "%v; checked after the reply", err)
+				continue
+			}
+			if !matches {
 				continue
 			}
 			if sub == nil {
@@ -927,14 +1114,13 @@ func (n *narrower) object(v *jsontext.Value, loc string) *lang {
 		l.fields = append(l.fields, field{key, n.schema(sub, at), required[key]})
 	}
 	for _, p := range v.Get("properties").List() {
-		add(p.Key, p.Val, loc+"/properties/"+escapePointer(p.Key))
+		add(p.Key, p.Val, loc+"/properties/"+jsontext.EscapePointer(p.Key))
 	}
+	added := map[string]bool{}
 	for _, r := range v.Get("required").Items() {
-		if required[r.Str] && !v.Get("properties").Has(r.Str) {
-			required[r.Str] = true
-			if !slices.ContainsFunc(l.fields, func(f field) bool { return f.key == r.Str }) {
-				add(r.Str, nil, loc+"/required")
-			}
+		if !v.Get("properties").Has(r.Str) && !added[r.Str] {
+			added[r.Str] = true
+			add(r.Str, nil, loc+"/required")
 		}
 	}
 	for _, f := range l.fields {
@@ -960,10 +1146,17 @@ func (n *narrower) object(v *jsontext.Value, loc string) *lang {
 		if most >= 0 && must > most {
 			return &lang{kind: none}
 		}
-		if least > must {
+		few, many := least > must, most >= 0 && len(l.fields) > most
+		if (few || many) && !n.coarse {
+			if c := membered(l, least, most); c != nil {
+				n.spreads = true
+				return c
+			}
+		}
+		if few {
 			n.because(loc+"/minProperties", "checked after the reply")
 		}
-		if most >= 0 && len(l.fields) > most {
+		if many {
 			n.because(loc+"/maxProperties", "checked after the reply")
 		}
 		return l
@@ -979,7 +1172,7 @@ func (n *narrower) object(v *jsontext.Value, loc string) *lang {
 			n.because(loc+"/patternProperties", "checked after the reply")
 		}
 		l.rest = n.schema(p.sub, p.at)
-		if pat, err := parsePattern(p.re.String()); err == nil {
+		if pat, err := parsePattern(p.src); err == nil {
 			l.key = &lang{kind: text, max: -1, pattern: pat}
 		} else {
 			n.because(p.at, "%v; checked after the reply", err)

@@ -88,7 +88,24 @@ func bagsOf(all []*subject) ([]bag, []float64) {
 	return bags, weight
 }
 
+// A match is another tool of the list and how alike it is; -1 for none.
+type match struct {
+	other int
+	score float64
+}
+
 func overlaps(all []*subject, say func(int, string, string, ...any)) {
+	best, _ := closest(all)
+	for j, m := range best {
+		if m.other >= 0 {
+			say(j, "/description", "%.0f %% like %s: %q", 100*m.score, all[m.other].Name, clipText(all[m.other].Description, 100))
+		}
+	}
+}
+
+// closest gives for each tool the one before it by name that it is most alike,
+// and how many comparisons that took.
+func closest(all []*subject) (best []match, compared int) {
 	bags, weight := bagsOf(all)
 	byName := make([]int, len(all))
 	for i := range byName {
@@ -105,11 +122,7 @@ func overlaps(all []*subject, say func(int, string, string, ...any)) {
 	for r, i := range byName {
 		rank[i] = r
 	}
-	type match struct {
-		other int
-		score float64
-	}
-	best := make([]match, len(all))
+	best = make([]match, len(all))
 	for i := range best {
 		best[i].other = -1
 	}
@@ -126,17 +139,14 @@ func overlaps(all []*subject, say func(int, string, string, ...any)) {
 					continue
 				}
 				seen[j] = true
+				compared++
 				if score := alike(&bags[i], &bags[j], weight); score > best[j].score {
 					best[j] = match{i, score}
 				}
 			}
 		}
 	}
-	for j, m := range best {
-		if m.other >= 0 {
-			say(j, "/description", "%.0f %% like %s: %q", 100*m.score, all[m.other].Name, clipText(all[m.other].Description, 100))
-		}
-	}
+	return best, compared
 }
 
 // alike gives the likeness of two tools if it is enough, otherwise 0.

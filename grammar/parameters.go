@@ -18,6 +18,9 @@ type Parameters struct {
 	Open  string
 	Is    string
 	Close string
+	// End, within Close, ends a value wherever it stands; what of Close is before
+	// it belongs to no value.
+	End string
 	// Bars are texts that can't stand in a value.
 	Bars []string
 	// IsText says whether whatever stands as the value of a parameter is read as
@@ -37,20 +40,22 @@ const maxDeref = 64
 // as something remains: the grammar is narrower then, not wider.
 type paramWriter struct {
 	p       *Parameters
+	counts  bool // the notation counts the characters of a rule
 	schema  json.RawMessage
 	json    *drafter // of values that are JSON
 	own     []dialect.Rule
 	reasons []string
 }
 
-// content writes the arguments of a tool as a grammar. The error is that of
+// content writes the arguments of a tool as a grammar, in a notation that counts
+// the characters of a rule or not. The error is that of
 // CheckKey, or says that a required parameter has no value that could be written.
-func (p *Parameters) content(c *Checked) (*dialect.Grammar, []string, error) {
+func (p *Parameters) content(c *Checked, counts bool) (*dialect.Grammar, []string, error) {
 	l, defs, err := c.lang()
 	if err != nil {
 		l, defs = anyObject(), nil
 	}
-	w := &paramWriter{p: p, schema: json.RawMessage(c.raw), json: &drafter{byBody: map[string]string{}, named: map[*lang]*def{}}}
+	w := &paramWriter{p: p, counts: counts, schema: json.RawMessage(c.raw), json: &drafter{byBody: map[string]string{}, named: map[*lang]*def{}}}
 	for _, d := range defs {
 		w.json.named[d.lang] = d
 	}
@@ -73,7 +78,7 @@ func (p *Parameters) content(c *Checked) (*dialect.Grammar, []string, error) {
 }
 
 func (w *paramWriter) because(key, why string) {
-	reason := "#/properties/" + escapePointer(key) + ": " + why
+	reason := "#/properties/" + jsontext.EscapePointer(key) + ": " + why
 	if !slices.Contains(w.reasons, reason) {
 		w.reasons = append(w.reasons, reason)
 	}
@@ -187,11 +192,16 @@ func (w *paramWriter) texts(key string, l *lang, depth int) []*dialect.Expr {
 	case anyValue:
 		return []*dialect.Expr{w.anyText(0, -1)}
 	case text:
+		least, most := l.min, l.max
 		if l.pattern != nil {
 			w.because(key, "the pattern of a text in tags is checked after the reply")
-			return []*dialect.Expr{w.anyText(0, l.pattern.max)}
+			least, most = 0, l.pattern.max
 		}
-		return []*dialect.Expr{w.anyText(l.min, l.max)}
+		if most > least && !w.counts {
+			w.because(key, "the length of a text in tags is checked after the reply")
+			most = -1
+		}
+		return []*dialect.Expr{w.anyText(least, most)}
 	}
 	return nil
 }

@@ -37,8 +37,13 @@ var (
 	errNoString = errors.New("pattern that no string in canonical spelling matches")
 )
 
+// parsePattern reads a pattern of a schema.
 func parsePattern(src string) (*pattern, error) {
-	re, err := syntax.Parse(src, syntax.Perl)
+	plain, err := re2Of(src)
+	if err != nil {
+		return nil, err
+	}
+	re, err := syntax.Parse(plain, syntax.Perl)
 	if err != nil {
 		return nil, fmt.Errorf("pattern: %w", err)
 	}

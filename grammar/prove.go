@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 
 	"github.com/toolsidecar/sidecar/grammar/accept"
 	"github.com/toolsidecar/sidecar/grammar/dialect"
@@ -28,10 +29,12 @@ type Proof struct {
 
 // Budgets are how many pairs of states a proof may look at: about a second
 // each. A pair with what was meant costs 5 µs and 500 bytes, one with the
-// schema 50 to 400 µs, because its states are made on the way.
+// schema 50 to 400 µs, because its states are made on the way. One of arguments
+// in tags costs 30 µs, as most of them only differ in what of a tag was read.
 const (
 	proofBudget  = 200_000
 	acceptBudget = 4_000
+	tagsBudget   = 30_000
 )
 
 // Prove is Prove of what is Written.
@@ -43,11 +46,72 @@ func (c *Checked) Prove(target Target) (Proof, error) {
 	return w.Prove()
 }
 
+// proofs are what was found out about a tool, under all its names.
+type proofs struct {
+	mu sync.Mutex // guards made
+	// by what it is about, made when first asked for
+	made map[proofOf]proved
+}
+
+type proved struct {
+	Proof
+	err error
+}
+
+// proofOf is what a proof is about: a notation, and a family if its arguments
+// stand in tags.
+type proofOf struct {
+	target Target
+	tags   string
+}
+
+func (s *Syntax) proofOf(target Target) proofOf {
+	if s.Parameters == nil {
+		return proofOf{target: target}
+	}
+	return proofOf{target, s.Parameters.texts()}
+}
+
+// Proved is Prove of what is written in a syntax, once: what was found, an
+// error too, is kept with what was compiled.
+func (c *Checked) Proved(s Syntax, target Target) (Proof, error) {
+	if p, ok, err := c.Known(s, target); ok {
+		return p, err
+	}
+	p, err := c.proveIn(s, target)
+	c.proofs.mu.Lock()
+	defer c.proofs.mu.Unlock()
+	if c.proofs.made == nil {
+		c.proofs.made = map[proofOf]proved{}
+	}
+	c.proofs.made[s.proofOf(target)] = proved{p, err}
+	return p, err
+}
+
+func (c *Checked) proveIn(s Syntax, target Target) (Proof, error) {
+	w, err := c.WrittenIn(s, target)
+	if err != nil {
+		return Proof{}, err
+	}
+	return w.Prove()
+}
+
+// Known is what Proved found, and whether it was asked yet.
+func (c *Checked) Known(s Syntax, target Target) (p Proof, ok bool, err error) {
+	c.proofs.mu.Lock()
+	found, ok := c.proofs.made[s.proofOf(target)]
+	c.proofs.mu.Unlock()
+	found.Tool = c.name
+	return found.Proof, ok, found.err
+}
+
 // Written is what Tag or Write writes of one tool, read back by the rules of
 // the notation. It belongs to one goroutine.
 type Written struct {
 	c       *Checked
 	target  Target
+	tags    *Parameters // how arguments stand in tags; nil if they are a JSON object
+	reasons []string    // why it isn't exact
 	prefix  string
 	rules   *dialect.Grammar
 	written *dialect.Machine
@@ -58,8 +122,8 @@ type Written struct {
 // Written reads back. The error is a *TargetError, as from Write, or if the
 // text can't be read: a fault of ours.
 func (c *Checked) Written(target Target) (*Written, error) {
-	w := &Written{c: c, target: target}
-	text := c.content.ebnf
+	w := &Written{c: c, target: target, reasons: c.reasons(target)}
+	text := c.content.String()
 	if target != StructuralTag {
 		part, err := c.parts.of(c, target)
 		if err != nil {
@@ -70,7 +134,9 @@ func (c *Checked) Written(target Target) (*Written, error) {
 	var err error
 	switch target {
 	case StructuralTag:
-		w.rules, err = dialect.ReadEBNF(text)
+		if w.rules, err = dialect.ReadEBNF(text); err == nil {
+			w.rules.Rename(c.content.Known)
+		}
 	case GBNF:
 		w.rules, err = dialect.ReadGBNF(text)
 	case Lark:
@@ -89,6 +155,35 @@ func (c *Checked) Written(target Target) (*Written, error) {
 	if err != nil {
 		return nil, &TargetError{c.name, target, err}
 	}
+	return w, nil
+}
+
+// WrittenIn is Written in a syntax.
+func (c *Checked) WrittenIn(s Syntax, target Target) (*Written, error) {
+	if s.Parameters == nil {
+		return c.Written(target)
+	}
+	w := &Written{c: c, target: target, tags: s.Parameters}
+	var err error
+	if target == StructuralTag {
+		var p parameters
+		if p, err = c.parameters(s.Parameters); err == nil {
+			w.reasons = p.reasons
+			w.rules, err = dialect.ReadEBNF(p.String())
+		}
+	} else if err = s.writes(target); err == nil {
+		var g *dialect.Grammar
+		if g, w.reasons, err = s.Parameters.content(c, false); err == nil {
+			w.rules, err = dialect.ReadGBNF(dialect.GBNF(g, ""))
+		}
+	}
+	if err == nil {
+		w.written, err = w.rules.Machine("", "root")
+	}
+	if err != nil {
+		return nil, &TargetError{c.name, target, err}
+	}
+	w.reasons = append(slices.Clip(c.content.reasons), w.reasons...)
 	return w, nil
 }
 
@@ -112,7 +207,7 @@ func (w *Written) readSchema(text string) error {
 }
 
 // Exact tells whether what was meant lies inside the schema.
-func (w *Written) Exact() bool { return len(w.c.reasons(w.target)) == 0 }
+func (w *Written) Exact() bool { return len(w.reasons) == 0 }
 
 // Accepts tells whether a text can be written as arguments.
 func (w *Written) Accepts(text string) bool { return w.written.Accepts(text) }
@@ -144,7 +239,8 @@ func (w *Written) makeMeant() (err error) {
 }
 
 // Prove compares what was written with the automaton of the tool and with that
-// of the schema, neither of which is made with any of it.
+// of the schema, neither of which is made with any of it. Arguments in tags are
+// compared with the schema alone, by what the family's parser reads in them.
 //
 //	proved         every finished call fits: what was written lies inside what
 //	               was meant or inside the schema, and of neither comparison
@@ -154,10 +250,15 @@ func (w *Written) makeMeant() (err error) {
 //	unconstrained  a text was found that was written, and not meant or, without
 //	               Reasons, not right
 func (w *Written) Prove() (Proof, error) {
-	if err := w.makeMeant(); err != nil {
-		return Proof{}, err
+	p := Proof{Tool: w.c.name, Reasons: w.reasons}
+	if w.tags == nil {
+		if err := w.makeMeant(); err != nil {
+			return Proof{}, err
+		}
+		p.Verdict = dialect.Compare(w.written, w.meant, proofBudget)
+	} else {
+		p.Verdict = dialect.Verdict{Inside: true, Bounded: 1} // nothing is known
 	}
-	p := Proof{Tool: w.c.name, Reasons: w.c.reasons(w.target), Verdict: dialect.Compare(w.written, w.meant, proofBudget)}
 	p.Accept = w.inside()
 	switch {
 	case !p.Inside, len(p.Reasons) == 0 && p.Accept.Wrong != nil:
@@ -174,15 +275,18 @@ func (w *Written) Prove() (Proof, error) {
 
 // inside compares with the schema.
 func (w *Written) inside() dialect.Inside {
-	root, _, err := w.c.root()
+	a, err := accept.Compile(context.Background(), w.c.judge.schema, accept.Options{Limits: accept.Limits{Depth: 1 << 16}})
 	if err != nil {
 		return dialect.Inside{Err: err}
 	}
-	a, err := accept.Compile(context.Background(), root.AppendTo(nil), accept.Options{Limits: accept.Limits{Depth: 1 << 16}})
+	if w.tags == nil {
+		return w.written.Inside(schemaJudge{a}, acceptBudget)
+	}
+	r, err := newReading(w.tags, w.c, a)
 	if err != nil {
 		return dialect.Inside{Err: err}
 	}
-	return w.written.Inside(schemaJudge{a}, acceptBudget)
+	return w.written.Inside(r, tagsBudget)
 }
 
 // A schemaJudge is the automaton of a schema.
@@ -212,9 +316,9 @@ func machineOf(l *lang, defs []*def) (*dialect.Machine, error) {
 	if err := w.assemble(l, defs); err != nil {
 		return nil, err
 	}
-	m := &dialect.Machine{Start: p.start, Rules: map[string]int32{
+	m := dialect.NewMachine(p.start, map[string]int32{
 		dialect.RawPiece: w.pieces[0], dialect.ShortPiece: w.pieces[1], dialect.UnicodePiece: w.pieces[2],
-	}}
+	})
 	for d, at := range w.entry {
 		m.Rules[d.name] = at
 	}

@@ -15,17 +15,7 @@ import (
 // was meant; and where nothing is left to the check after the reply, it lies
 // inside the schema.
 func TestProveSample(t *testing.T) {
-	dir := os.Getenv("SIDECAR_DATA")
-	if dir == "" {
-		dir = "../../shared/data"
-	}
-	files, _ := filepath.Glob(dir + "/schemas/jsonschemabench/*/*.json")
-	if len(files) == 0 {
-		if os.Getenv("SIDECAR_REQUIRE_DATA") == "1" {
-			t.Fatalf("no sample schemas under %s", dir)
-		}
-		t.Skipf("no sample schemas under %s", dir)
-	}
+	files := dataFiles(t, allSamples)
 	every := 120
 	if n, err := strconv.Atoi(os.Getenv("SIDECAR_PROVE_EVERY")); err == nil {
 		every = n
@@ -108,8 +98,8 @@ func TestProofSees(t *testing.T) {
 		{"gbnf", "", "", "", ""},
 		{"gbnf", `"\"v\""`, `"\"w\""`, `{"n":3,"t":{"x":"w"}}`, `{"n":3,"t":{"x":"v"}}`},
 		{"gbnf", `[ \n\t]? "}"`, `[ \n\t]* "}"`, "{\"n\":3\t\t}", ""},
-		{"gbnf", `{16}`, `{15}`, "", `{"a":"aaaaaaaaaaaaaaaaaaaa","n":4}`},
-		{"lark", `{1,20}`, `{1,21}`, `{"a":"` + strings.Repeat(" ", 21) + `","n":3}`, ""},
+		{"gbnf", `{16}`, `{15}`, "", `{"a":"aaaaaaaaaaaaaaaaaaaa","n":3}`},
+		{"lark", `{1,20}`, `{1,21}`, `{"a":"` + strings.Repeat("a", 21) + `","n":3}`, ""},
 		{"lark", `{1,20}`, `{0,20}`, `{"a":"","n":3}`, ""},
 		{"lark", `"\"x\""`, `"\"y\""`, `{"n":3,"t":{"y":"u"}}`, `{"n":3,"t":{"x":"u"}}`},
 		{"lark", `\uE000-`, `\uE001-`, "", "{\"a\":\"\ue000\",\"n\":3}"},
@@ -146,5 +136,26 @@ func TestProofSees(t *testing.T) {
 		if show(v.Wider) != tt.wider || show(v.Narrower) != tt.narrower || v.Equal != (tt.old == "") || v.Inside != (tt.wider == "") || v.Bounded > 0 {
 			t.Errorf("%s, %s for %s: %+v, wider %q, narrower %q", tt.target, tt.new, tt.old, v, show(v.Wider), show(v.Narrower))
 		}
+	}
+}
+
+// TestProvedOnce: an outcome is kept, an error too, so that nobody asks again.
+func TestProvedOnce(t *testing.T) {
+	c, err := Compile(Tool{Name: "f", Schema: []byte(`{"type":"object","properties":{"a":{"type":"integer"}}}`)}, Closed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []Target{StructuralTag, "no such notation"} {
+		if _, asked, _ := c.Known(hermes, target); asked {
+			t.Errorf("%s is known before it was asked", target)
+		}
+		p, err := c.Proved(hermes, target)
+		known, asked, again := c.Known(hermes, target)
+		if !asked || again != err || known.Status != p.Status {
+			t.Errorf("%s: %q, %v; known is %v: %q, %v", target, p.Status, err, asked, known.Status, again)
+		}
+	}
+	if _, err := c.Proved(hermes, "no such notation"); err == nil {
+		t.Error("a notation that there is not was proved")
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/toolsidecar/sidecar/grammar/accept"
 	"github.com/toolsidecar/sidecar/models/jsontext"
+	"github.com/toolsidecar/sidecar/models/toolname"
 )
 
 // Where the rules come from: sections of the specification this project was
@@ -25,6 +27,13 @@ const (
 	fromOrthogon = "Toolkit granularity: Orthogonality"
 	fromPitfall  = "Pitfall: an instruction is not a check"
 	fromListing  = "Tool discovery: advertising a tool confers no authority (poisoned descriptions)"
+)
+
+// A description says a word again and again that stands in it seven times or more
+// and is more than every sixth of its words.
+const (
+	stuffedTimes = 7
+	stuffedShare = 6
 )
 
 var rules = []Rule{
@@ -71,14 +80,22 @@ var rules = []Rule{
 		Title: "a required key is not a declared parameter",
 		Fix:   "declare it under properties, or take it out of required",
 		object: func(s *subject, o *objectPlace, say say) {
+			elsewhere := func(p accept.Subschema) bool { // may declare what isn't seen here
+				return hasAny(p.Value(), "patternProperties", "oneOf", "anyOf", "$dynamicRef", "if", "dependentSchemas")
+			}
+			if slices.ContainsFunc(o.places, elsewhere) || mapOf(o.places) {
+				return
+			}
+			declared := map[string]bool{}
 			for _, p := range o.places {
-				for _, e := range elemsOf(p.v.Get("required")) {
-					known := slices.ContainsFunc(o.places, func(q located) bool {
-						sub := q.v.Get("properties").Get(e.Str)
-						return sub != nil && !sub.IsFalse() || hasAny(q.v, "patternProperties", "oneOf", "anyOf", "$dynamicRef", "if", "dependentSchemas")
-					})
-					if !known && !mapOf(o.places) {
-						say(p.pointer()+"/required", "required %q is not declared: a closed tool can never be called", clipText(e.Str, 80))
+				for _, m := range p.Value().Get("properties").List() {
+					declared[m.Key] = declared[m.Key] || !m.Val.IsFalse()
+				}
+			}
+			for _, p := range o.places {
+				for _, e := range p.Value().Get("required").Items() {
+					if !declared[e.Str] {
+						say(pointerOf(p)+"/required", "required %q is not declared: a closed tool can never be called", clipText(e.Str, 80))
 					}
 				}
 			}
@@ -98,9 +115,9 @@ var rules = []Rule{
 		Fix:   "give a default from the parameter's domain, or none",
 		param: func(s *subject, p *param, say say) {
 			for _, q := range p.places {
-				if d := q.v.Get("default"); d != nil {
-					if err := s.checked.fit(d, q.s, q.loc+"/default", p.level); err != nil {
-						say(q.pointer()+"/default", "%s", err.(*DefaultError).Msg)
+				if d := q.Value().Get("default"); d != nil {
+					if err := s.checked.fit(d, q, "#"+q.Place()+"/default"); err != nil {
+						say(pointerOf(q)+"/default", "%s", err.(*DefaultError).Msg)
 					}
 				}
 			}
@@ -110,10 +127,10 @@ var rules = []Rule{
 		Fix:   "correct the value, or the type and bounds beside enum",
 		param: func(s *subject, p *param, say say) {
 			for _, q := range p.places {
-				values := elemsOf(q.v.Get("enum"))
+				values := q.Value().Get("enum").Items()
 				for i, e := range values[:min(len(values), maxListed)] {
-					if err := s.checked.fit(e, q.s, q.loc, p.level); err != nil {
-						say(q.pointer()+"/enum/"+strconv.Itoa(i), "%s", err.(*DefaultError).Msg)
+					if err := s.checked.fit(e, q, "#"+q.Place()); err != nil {
+						say(pointerOf(q)+"/enum/"+strconv.Itoa(i), "%s", err.(*DefaultError).Msg)
 					}
 				}
 			}
@@ -173,11 +190,30 @@ var rules = []Rule{
 				}
 			})
 		}},
+	{ID: "description-stuffed", Severity: Warning, Source: fromListing,
+		Title: "the description is written for a search, not for a reader",
+		Fix:   "say once what the tool does; repeated words and lists of keywords push it in front of better ones",
+		tool: func(s *subject, say say) {
+			if m := keywordList.FindString(s.Description); m != "" {
+				say("/description", "lists %q", clipText(m, 80))
+				return
+			}
+			count := map[string]int{}
+			for _, w := range s.about {
+				if filling[w] || len(w) < 3 {
+					continue
+				}
+				if count[stem(w)]++; count[stem(w)] >= stuffedTimes && count[stem(w)]*stuffedShare > len(s.about) {
+					say("/description", "says %q again and again", w)
+					return
+				}
+			}
+		}},
 	{ID: "param-undescribed", Severity: Warning, Source: fromQuality,
 		Title: "a parameter has no description",
 		Fix:   "say what it is, in which format, and what happens at the edges",
 		param: func(s *subject, p *param, say say) {
-			if len(wordsOf(p.about)) == 0 {
+			if len(toolname.Words(p.about)) == 0 {
 				say(p.loc, "%q has no description", p.name)
 			}
 		}},
@@ -185,7 +221,7 @@ var rules = []Rule{
 		Title: "a parameter has no type",
 		Fix:   "say which of string, integer, number, boolean, array and object it is",
 		param: func(s *subject, p *param, say say) {
-			if len(p.types) == 0 && p.places[0].s.Bool == nil && !p.has("$ref", "not", "if", "$dynamicRef") {
+			if len(p.types) == 0 && p.places[0].Value().Kind == '{' && !p.has("$ref", "not", "if", "$dynamicRef") {
 				say(p.loc, "%q may be any JSON", p.name)
 			}
 		}},
@@ -236,7 +272,7 @@ var rules = []Rule{
 			}
 		}},
 	{ID: "hash-unformatted", Severity: Warning, Source: fromTable3 + ", Git commit target",
-		Title: "a hash or UUID may be any string",
+		Title: "a hash, UUID or revision may be any string",
 		Fix:   "give a pattern such as ^[0-9a-f]{40}$, or format: uuid",
 		param: func(s *subject, p *param, say say) {
 			if p.only("string") && p.hashed() && !p.listed() && !p.has("pattern", "format") {
@@ -253,7 +289,7 @@ var rules = []Rule{
 		},
 		param: func(s *subject, p *param, say say) {
 			if len(p.words) == 1 && (vague[p.words[0]] || len(p.name) == 1 && !set("x y z k n")[strings.ToLower(p.name)]) &&
-				!p.listed() && !p.paired() && !p.has("pattern", "format", "properties", "additionalProperties") && len(beyond(wordsOf(p.about), p.words)) < 3 {
+				!p.listed() && !p.paired() && !p.has("pattern", "format", "properties", "additionalProperties") && len(beyond(toolname.Words(p.about), p.words)) < 3 {
 				say(p.loc, "%q, described as %q", p.name, clipText(p.about, 60))
 			}
 		}},
@@ -261,7 +297,7 @@ var rules = []Rule{
 		Title: "a path may be absolute, relative or a URI",
 		Fix:   "say which, and relative to what",
 		param: func(s *subject, p *param, say say) {
-			if p.only("string") && set("path paths filepath dir directory folder")[p.last()] && !p.listed() && !p.has("pattern", "format") && !pathKind.MatchString(p.about) {
+			if p.only("string") && paths[p.last()] && !p.listed() && !p.has("pattern", "format") && !pathKind.MatchString(p.about) {
 				say(p.loc, "%q, described as %q", p.name, clipText(p.about, 60))
 			}
 		}},
@@ -327,10 +363,11 @@ var rules = []Rule{
 		Title: "undeclared keys are let through beside declared ones",
 		Fix:   "additionalProperties: false; a map belongs into a parameter of its own",
 		object: func(s *subject, o *objectPlace, say say) {
+			names := quoteAll(namesOf(o.params))
 			for _, p := range o.places {
-				a := p.v.Get("additionalProperties")
+				a := p.Value().Get("additionalProperties")
 				if len(o.params) > 0 && a != nil && (a.IsTrue() || a.Kind == '{' && len(a.Members) == 0) {
-					say(p.pointer()+"/additionalProperties", "any key fits beside %s", quoteAll(namesOf(o.params)))
+					say(pointerOf(p)+"/additionalProperties", "any key fits beside %s", names)
 				}
 			}
 		}},
@@ -438,8 +475,8 @@ var rules = []Rule{
 		Title: "the schema doesn't say whether other keys fit",
 		Fix:   "additionalProperties: false; this sidecar reads it so, other hosts don't",
 		object: func(s *subject, o *objectPlace, say say) {
-			if o.root && len(o.params) > 0 && !slices.ContainsFunc(o.places, func(p located) bool {
-				return hasAny(p.v, "additionalProperties", "unevaluatedProperties", "patternProperties")
+			if o.root && len(o.params) > 0 && !slices.ContainsFunc(o.places, func(p accept.Subschema) bool {
+				return hasAny(p.Value(), "additionalProperties", "unevaluatedProperties", "patternProperties")
 			}) {
 				say(o.loc, "silent about keys other than %s", quoteAll(namesOf(o.params)))
 			}
@@ -448,7 +485,7 @@ var rules = []Rule{
 		Title: "a description repeats the parameter's name",
 		Fix:   "say what the name can't: format, meaning of edge values, where to get it",
 		param: func(s *subject, p *param, say say) {
-			if w := wordsOf(p.about); len(w) > 0 && len(beyond(w, p.words)) == 0 {
+			if w := toolname.Words(p.about); len(w) > 0 && len(beyond(w, p.words)) == 0 {
 				say(p.loc, "%q: %q", p.name, clipText(p.about, 60))
 			}
 		}},
@@ -483,6 +520,30 @@ var rules = []Rule{
 		param: func(s *subject, p *param, say say) {
 			if p.only("string") && set("id ids uid key")[p.last()] && !p.hashed() && !p.listed() && !p.has("pattern", "format", "examples", "example") && !sourced.MatchString(p.about) {
 				say(p.loc, "%q, described as %q", p.name, clipText(p.about, 60))
+			}
+		}},
+	{ID: "path-empty", Severity: Info, Source: fromTable2,
+		Title: "a path may be empty",
+		Fix:   "give minLength: 1",
+		param: func(s *subject, p *param, say say) {
+			if p.only("string") && paths[p.last()] && !p.listed() && !p.has("minLength", "pattern", "format") {
+				say(p.loc, "%q may be \"\"", p.name)
+			}
+		}},
+	{ID: "dry-run-absent", Severity: Info, Source: fromDryRun,
+		Title: "a tool that changes what is there can't be rehearsed",
+		Fix:   "add a boolean dry_run with the default true that returns what would change",
+		tool: func(s *subject, say say) {
+			if s.refused == nil && len(s.verb) > 0 && altering[s.verb[0]] && !s.destroys() && !slices.ContainsFunc(s.params, func(p *param) bool { return p.named(rehearsal) || p.named(confirming) }) {
+				say("/parameters", "tool %q has no dry_run", s.Name)
+			}
+		}},
+	{ID: "handle-carried", Severity: Info, Source: fromOrthogon,
+		Title: "the model has to carry a handle of the host from call to call",
+		Fix:   "let one call do the whole step: read a range of a path, apply a patch",
+		param: func(s *subject, p *param, say say) {
+			if p.root && p.required && (p.last() == "fd" || p.last() == "handle" && p.only("integer") || p.last() == "descriptor" && len(p.words) > 1 && p.words[len(p.words)-2] == "file") {
+				say(p.loc, "%q", p.name)
 			}
 		}},
 	{ID: "default-idle", Severity: Info, Source: fromTuple,
@@ -534,8 +595,10 @@ var (
 	confirming  = set("confirm confirmed confirmation approve approved acknowledge")
 	rehearsal   = set("dry dryrun preview simulate simulation simulated rehearse plan whatif noop")
 	overwriting = set("overwrite append mode exists exclusive replace clobber create force backup conflict")
+	altering    = set("update edit modify patch replace rename merge rewrite")
 	filePlaces  = set("path file filename filepath directory dir folder")
-	destructive = set("delete remove drop purge wipe truncate destroy erase terminate kill uninstall revoke shutdown rm rmdir unlink overwrite prune reset deprovision decommission")
+	// keywordList is a label with five terms or more behind it.
+	keywordList = regexp.MustCompile(`(?i)\b(?:key ?words|search terms|tags|seo|synonyms|aliases|also known as|related terms)\s*[:=]\s*(?:[^,;|\n]{1,40}[,;|]){4,}`)
 
 	// of the name of a quantity that has a dimension
 	dimension = set(`timeout delay duration interval ttl wait latency period age backoff elapsed lifetime retention cooldown deadline
@@ -558,9 +621,10 @@ var (
 	sizes     = set(`size count limit max chunk length bytes offset page retries attempts depth timeout delay ttl top quantity workers threads concurrency batch width height
 		days hours minutes seconds ms duration interval per total`)
 	numerals  = set("signal port pid count size limit offset page seconds ms minutes hours days bytes percent retries timeout quantity amount price")
-	hashes    = set("hash sha sha1 sha256 sha512 md5 digest checksum commit uuid guid")
+	hashes    = set("hash sha sha1 sha256 sha512 md5 digest checksum commit uuid guid revision refspec")
 	vague     = set("data value input target arg args argument param params parameter parameters obj object item thing info options opts payload content stuff flag val var field body config settings element entity")
 	vagueTool = set("run do process handle execute exec call tool action perform invoke query main go test helper util manage")
+	paths     = set("path paths filepath dir directory folder")
 	moments   = set("date time datetime timestamp deadline since until birthday")
 )
 
@@ -604,7 +668,7 @@ func (s *subject) texts(f func(loc, text string)) {
 			if m.Key == "pattern" && m.Val.Kind == '"' {
 				continue
 			}
-			at := loc + "/" + escapePointer(m.Key)
+			at := loc + "/" + jsontext.EscapePointer(m.Key)
 			f(at, m.Key)
 			walk(m.Val, at)
 		}
@@ -635,11 +699,11 @@ func contradiction(v *jsontext.Value, draft int) string {
 		}
 	}
 	if high, ok := v.Get("maxProperties").Rat(); ok {
-		if n := len(elemsOf(v.Get("required"))); high.Cmp(big.NewRat(int64(n), 1)) < 0 {
+		if n := len(v.Get("required").Items()); high.Cmp(big.NewRat(int64(n), 1)) < 0 {
 			return strconv.Itoa(n) + " keys are required and " + boundText(high) + " may be there"
 		}
 	}
-	for _, r := range elemsOf(v.Get("required")) {
+	for _, r := range v.Get("required").Items() {
 		if v.Get("properties").Get(r.Str).IsFalse() {
 			return "required " + strconv.Quote(clipText(r.Str, 80)) + " may not be there"
 		}
@@ -685,17 +749,17 @@ func tighter(v *jsontext.Value, key, exclusive string, draft, sign int) (r *big.
 }
 
 // mapOf tells whether some schema admits undeclared keys by name.
-func mapOf(places []located) bool {
-	return slices.ContainsFunc(places, func(p located) bool {
-		a := p.v.Get("additionalProperties")
-		return a != nil && a.Kind == '{' && len(a.Members) > 0 || hasAny(p.v, "unevaluatedProperties")
+func mapOf(places []accept.Subschema) bool {
+	return slices.ContainsFunc(places, func(p accept.Subschema) bool {
+		a := p.Value().Get("additionalProperties")
+		return a != nil && a.Kind == '{' && len(a.Members) > 0 || hasAny(p.Value(), "unevaluatedProperties")
 	})
 }
 
 // constrained tells whether the schema itself relates its keys.
-func constrained(places []located) bool {
-	return slices.ContainsFunc(places, func(p located) bool {
-		return hasAny(p.v, "oneOf", "anyOf", "not", "if", "dependentSchemas", "dependencies", "dependentRequired")
+func constrained(places []accept.Subschema) bool {
+	return slices.ContainsFunc(places, func(p accept.Subschema) bool {
+		return hasAny(p.Value(), "oneOf", "anyOf", "not", "if", "dependentSchemas", "dependencies", "dependentRequired")
 	})
 }
 
@@ -710,7 +774,7 @@ func namesOf(params []*param) []string {
 // destroys tells whether the tool's first or last word is a destructive verb.
 func (s *subject) destroys() bool {
 	n := len(s.verb)
-	return n > 0 && (destructive[s.verb[0]] || n > 1 && destructive[s.verb[n-1]] && s.verb[n-1] != "reset")
+	return n > 0 && (toolname.Loses(s.verb[0]) || n > 1 && toolname.Loses(s.verb[n-1]) && s.verb[n-1] != "reset")
 }
 
 // paired tells whether the parameter is the value to a key beside it.
@@ -720,9 +784,11 @@ func (p *param) paired() bool {
 	})
 }
 
-// hashed tells whether the parameter is named as a hash or UUID.
+// hashed tells whether the parameter is named as a hash, a UUID or a revision, or
+// has a name that says nothing and is described as one.
 func (p *param) hashed() bool {
-	return hashes[p.last()] || len(p.words) == 2 && p.words[0] == "commit" && p.words[1] == "id"
+	return hashes[p.last()] || len(p.words) == 2 && p.words[0] == "commit" && p.words[1] == "id" ||
+		len(p.words) == 1 && vague[p.words[0]] && slices.ContainsFunc(toolname.Words(p.about), func(w string) bool { return hashes[w] })
 }
 
 // saysUnit tells whether name or description name a unit.
@@ -735,7 +801,7 @@ func (p *param) saysUnit() bool {
 	if strings.ContainsAny(p.about, "%°$€£¥") || strings.Contains(strings.ToLower(p.about), "number of") {
 		return true
 	}
-	return slices.ContainsFunc(wordsOf(p.about), func(w string) bool { return units[w] })
+	return slices.ContainsFunc(toolname.Words(p.about), func(w string) bool { return units[w] })
 }
 
 var filling = set(`a an the of for to in on by with and or is are be it its this that which from at as new given existing specified

@@ -114,8 +114,10 @@ type Emission struct {
 	// Response is about Choice.Response, if it is part of the tag.
 	Response *ToolEmission
 	// CompileMS is about what the engine takes to compile it the first time, in
-	// processor time: the sum over tools.
+	// processor time. Rules that tools have in common count once.
 	CompileMS float64
+
+	cost dialect.Cost
 }
 
 // ToolEmission tells how well a tool is held by the engine.
@@ -163,9 +165,10 @@ func Tag(s Syntax, tools []*Checked, choice Choice, eng Engine) (Emission, error
 			out = e.response(out, choice.Response, eng)
 			break
 		}
-		out = anyText(out, s.triggers())
+		out = e.anyText(out, s.triggers())
 	case choice.Mode == Auto && choice.Response == nil:
 		triggers := s.triggers()
+		e.free(triggers)
 		if s.Section != "" {
 			tags = s.section(tags, choice)
 			triggers = triggers[:1]
@@ -197,6 +200,7 @@ func Tag(s Syntax, tools []*Checked, choice Choice, eng Engine) (Emission, error
 		}
 	}
 	e.Format = out
+	e.CompileMS = e.cost.MS()
 	return e, nil
 }
 
@@ -233,10 +237,6 @@ func tag(begin string, content []byte, ends ...string) []byte {
 	return append(out, '}')
 }
 
-func grammarNode(ebnf string) []byte {
-	return append(jsontext.AppendString([]byte(`{"type":"grammar","grammar":`), ebnf), '}')
-}
-
 func constant(s string) []byte {
 	return append(jsontext.AppendString([]byte(`{"type":"const_string","value":`), s), '}')
 }
@@ -248,7 +248,15 @@ func elements(kind string, all ...[]byte) []byte {
 	return append(out, `]}`...)
 }
 
-func anyText(out []byte, excludes []string) []byte {
+// free counts that text is free until one of texts.
+func (e *Emission) free(texts []string) {
+	for _, t := range texts {
+		e.cost.Free += len(t)
+	}
+}
+
+func (e *Emission) anyText(out []byte, excludes []string) []byte {
+	e.free(excludes)
 	return append(appendStrings(append(out, `{"type":"any_text","excludes":`...), excludes), '}')
 }
 
@@ -272,52 +280,10 @@ func (s *Syntax) Carries(t *Checked) error {
 		}
 	}
 	if s.Parameters != nil {
-		_, _, err := s.Parameters.content(t)
+		_, err := t.parameters(s.Parameters)
 		return err
 	}
 	return nil
-}
-
-// tags are the tags of all calls, with commas between them.
-func (e *Emission) tags(s Syntax, tools []*Checked, eng Engine) ([]byte, error) {
-	var out []byte
-	for _, t := range tools {
-		if s.CheckName != nil {
-			if err := s.CheckName(t.name); err != nil {
-				return nil, err
-			}
-		}
-		content := append(append([]byte(`{"type":"grammar","grammar":`), t.content.quoted...), '}')
-		te, cost := t.emission(eng), t.content.costMS
-		if s.Parameters != nil {
-			g, reasons, err := s.Parameters.content(t)
-			if err != nil {
-				return nil, err
-			}
-			var text string
-			text, cost = dialect.EBNF(g)
-			content = grammarNode(text)
-			te.Reasons = append(te.Reasons[:len(te.Reasons):len(te.Reasons)], reasons...)
-			te.Exact = len(te.Reasons) == 0
-		}
-		e.CompileMS += cost
-		if s.ID != "" {
-			id := append(jsontext.AppendString([]byte(`{"type":"regex","pattern":`), s.ID), '}')
-			content = elements("sequence", id, constant(s.AfterID), content)
-		}
-		begins := []string{s.Begin(t.name)}
-		if s.Begins != nil {
-			begins = s.Begins(t.name)
-		}
-		for _, begin := range begins {
-			if len(out) > 0 {
-				out = append(out, ',')
-			}
-			out = append(out, tag(begin, content, s.End)...)
-		}
-		e.Tools = append(e.Tools, te)
-	}
-	return out, nil
 }
 
 // The messages of gpt-oss beside calls: reasoning, words before a call, and the
@@ -331,7 +297,7 @@ const (
 // channels is a reply of messages. Reasoning is free; a call ends the reply
 // unless more are allowed.
 func (e *Emission) channels(out []byte, s Syntax, calls []byte, choice Choice, eng Engine) []byte {
-	text := anyText(nil, []string{"<|start|>", "<|channel|>", "<|message|>", "<|call|>"})
+	text := e.anyText(nil, []string{"<|start|>", "<|channel|>", "<|message|>", "<|call|>"})
 	analysis := tag(analysisMessage, text, "<|end|>")
 	answer := text
 	if choice.Response != nil && (choice.Mode == Auto || choice.Mode == None) {
@@ -361,10 +327,10 @@ func join(a, b []byte) []byte { return append(append(append([]byte(nil), a...), 
 func (e *Emission) response(out []byte, r *Checked, eng Engine) []byte {
 	te := r.emission(eng)
 	e.Response = &te
-	e.CompileMS += r.content.costMS
-	out = append(out, `{"type":"grammar","grammar":`...)
-	out = append(out, r.content.quoted...)
-	return append(out, '}')
+	var g grammarNode
+	g.add(&r.content.fragment)
+	e.cost = e.cost.Add(g.cost)
+	return append(out, g.node(dialect.Use(r.content.Root()))...)
 }
 
 func (c *Checked) emission(eng Engine) ToolEmission {

@@ -9,13 +9,13 @@ import (
 // Undecided names what the schema says and Check doesn't judge: keywords that
 // are annotations in the standard, though people often mean them. Each entry
 // is a place and a reason, in the order of the text.
-func (c *Checked) Undecided() []string {
-	if len(c.raw) == 0 {
-		return nil
-	}
-	root, err := jsontext.Parse([]byte(c.raw), maxJSONDepth)
+func (c *Checked) Undecided() []string { return Undecided([]byte(c.raw)) }
+
+// Undecided is the same of a schema; nothing if that is not JSON.
+func Undecided(schema []byte) []string {
+	root, err := jsontext.Parse(schema, maxJSONDepth)
 	if err != nil {
-		return nil // compiled, so it is JSON
+		return nil
 	}
 	var out []string
 	var walk func(v *jsontext.Value, loc string)

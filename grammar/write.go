@@ -58,14 +58,6 @@ func (w *drafter) rule(hint string, body *dialect.Expr) *dialect.Expr {
 	return dialect.Use(name)
 }
 
-// shared makes a rule of e unless it is one symbol.
-func (w *drafter) shared(hint string, e *dialect.Expr) *dialect.Expr {
-	if e.Op == dialect.Lit || e.Op == dialect.Ref {
-		return e
-	}
-	return w.rule(hint, e)
-}
-
 func (w *drafter) text(s string) *dialect.Expr {
 	w.size += len(s) + 4
 	return dialect.Text(s)
@@ -75,9 +67,17 @@ func space() *dialect.Expr {
 	return dialect.Maybe(dialect.One(' ', ' ', '\n', '\n', '\t', '\t'))
 }
 
-func closing(bracket string) *dialect.Expr { return dialect.Then(space(), dialect.Text(bracket)) }
+// end is the closing bracket. It is a rule, as is a value with the white space
+// before it, so that what is left of an object is a key and a few names: engines
+// do work for every rule and for every place where a character may come.
+func (w *drafter) end(bracket string) *dialect.Expr {
+	return w.rule("end", dialect.Then(space(), dialect.Text(bracket)))
+}
 
-func comma() *dialect.Expr { return dialect.Then(dialect.Text(","), space()) }
+// spaced is white space and e.
+func (w *drafter) spaced(e *dialect.Expr) *dialect.Expr {
+	return w.rule("value", dialect.Then(space(), e))
+}
 
 // value is an expression for l that can stand in a sequence.
 func (w *drafter) value(l *lang) *dialect.Expr {
@@ -168,41 +168,38 @@ func (w *drafter) any() *dialect.Expr {
 }
 
 func (w *drafter) array(l *lang) *dialect.Expr {
-	item := func(x *lang) *dialect.Expr { return w.shared("item", w.value(x)) }
 	var head []*dialect.Expr
 	for i, p := range l.prefix {
 		if i > 0 {
-			head = append(head, comma())
+			head = append(head, dialect.Text(","))
 		}
-		head = append(head, item(p))
+		head = append(head, w.spaced(w.value(p)))
 	}
 	least, most := max(0, l.min-len(l.prefix)), minus(l.max, len(l.prefix))
 	open := []*dialect.Expr{dialect.Text("[")}
 	switch {
 	case l.item == nil || most == 0:
-		if len(head) > 0 {
-			open = append(append(open, space()), head...)
-		}
-		return dialect.Then(append(open, closing("]"))...)
+		return dialect.Then(append(append(open, head...), w.end("]"))...)
 	case len(head) > 0:
-		more := dialect.Times(dialect.Then(comma(), item(l.item)), least, most)
-		return dialect.Then(append(append(append(open, space()), head...), more, closing("]"))...)
+		more := dialect.Times(dialect.Then(dialect.Text(","), w.spaced(w.value(l.item))), least, most)
+		return dialect.Then(append(append(open, head...), more, w.end("]"))...)
 	}
-	return w.list("[", "]", item(l.item), l.min, l.max)
+	return w.list("[", "]", w.value(l.item), l.min, l.max)
 }
 
-// list is min to max times e between brackets, with commas. No white space
-// stands in an empty one but after the opening bracket.
-func (w *drafter) list(open, end string, e *dialect.Expr, least, most int) *dialect.Expr {
+// list is min to max times e between brackets, with commas.
+func (w *drafter) list(open, close string, e *dialect.Expr, least, most int) *dialect.Expr {
+	e = w.spaced(e)
 	list := []*dialect.Expr{e}
 	if most != 1 {
-		list = append(list, dialect.Times(dialect.Then(comma(), e), max(0, least-1), minus(most, 1)))
+		list = append(list, dialect.Times(dialect.Then(dialect.Text(","), e), max(0, least-1), minus(most, 1)))
 	}
-	body := dialect.Then(append(list, closing(end))...)
+	end := w.end(close)
+	body := dialect.Then(append(list, end)...)
 	if least == 0 {
-		body = dialect.Or(body, dialect.Text(end))
+		body = dialect.Or(body, end)
 	}
-	return dialect.Then(dialect.Text(open), space(), body)
+	return dialect.Then(dialect.Text(open), body)
 }
 
 func minus(a, b int) int {
@@ -215,14 +212,13 @@ func minus(a, b int) int {
 func (w *drafter) object(l *lang) *dialect.Expr {
 	if len(l.fields) == 0 {
 		if l.rest == nil || l.max == 0 {
-			return dialect.Then(dialect.Text("{"), closing("}"))
+			return dialect.Then(dialect.Text("{"), w.end("}"))
 		}
 		key := l.key
 		if key == nil {
 			key = &lang{kind: text, max: -1}
 		}
-		member := w.rule("member", dialect.Then(w.value(key), dialect.Text(":"), space(), w.value(l.rest)))
-		return w.list("{", "}", member, l.min, l.max)
+		return w.list("{", "}", dialect.Then(w.value(key), dialect.Text(":"), w.spaced(w.value(l.rest))), l.min, l.max)
 	}
 	// Until the first required member each may be the first that is written,
 	// or stand behind a comma.
@@ -234,23 +230,21 @@ func (w *drafter) object(l *lang) *dialect.Expr {
 	if !l.fields[first].required {
 		alts = append(alts, dialect.Text("}"))
 	}
-	after := closing("}") // what may follow once a member has been written
+	after := w.end("}") // what may follow once a member has been written
 	for i := len(l.fields) - 1; i >= 0; i-- {
 		f := l.fields[i]
-		member := dialect.Then(w.text(string(jsontext.AppendString(nil, f.key))), dialect.Text(":"), space(), w.value(f.lang), after)
+		member := dialect.Then(w.text(string(jsontext.AppendString(nil, f.key))), dialect.Text(":"), w.spaced(w.value(f.lang)), after)
 		if i <= first {
 			if i > 0 {
 				member = w.rule("member", member)
 			}
 			alts = append(alts, member)
 		}
-		next := dialect.Then(comma(), member)
-		switch {
-		case i == 0:
-		case f.required:
-			after = next
-		default:
-			after = w.rule("more", dialect.Or(next, after))
+		if next := dialect.Then(dialect.Text(","), space(), member); i > 0 {
+			if !f.required {
+				next = dialect.Or(next, after)
+			}
+			after = w.rule("more", next)
 		}
 	}
 	for i, k := 0, len(alts)-1; i < k; i, k = i+1, k-1 {

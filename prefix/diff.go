@@ -434,7 +434,7 @@ func firstChange(path string, a, b *jsontext.Value) (string, *jsontext.Value, *j
 				return path, a, b // a member that is gone, new or elsewhere
 			}
 			if !sameValue(m.Val, b.Members[i].Val) {
-				return firstChange(path+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(m.Key), m.Val, b.Members[i].Val)
+				return firstChange(path+"/"+jsontext.EscapePointer(m.Key), m.Val, b.Members[i].Val)
 			}
 		}
 	case '[':

@@ -76,7 +76,7 @@ func (c *Conversation) turns(f *wire.Family, as spelling) []Turn {
 	var turns []Turn
 	start := 0
 	tools := ""
-	if c.front != nil {
+	if c.front != nil && (len(c.front.Tools) > 0 || c.front.Directory != "") {
 		tools = f.ToolsText(rawTools(as, c.front), as.text(c.front.Directory))
 	}
 	switch {

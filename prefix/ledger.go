@@ -1,6 +1,7 @@
 package prefix
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -39,7 +40,24 @@ func (s Scope) name(meanings []Key) (n Name) {
 	s.Fingerprint = "" // the same for every model and engine
 	keys := chain(s.root("name", ""), meanings)
 	copy(n[:], keys[len(keys)-1][:])
+	mark := s.mark()
+	copy(n[:], mark[:])
 	return n
+}
+
+// mark is how the names of a tenant's conversations begin.
+func (s Scope) mark() (m [2]byte) {
+	s.Fingerprint = ""
+	root := s.root("tenant", "")
+	copy(m[:], root[:])
+	return m
+}
+
+// Owns says whether n can be the name of a conversation of the scope's tenant. One
+// name in 65,536 of other tenants passes too.
+func (s Scope) Owns(n Name) bool {
+	mark := s.mark()
+	return bytes.Equal(n[:len(mark)], mark[:])
 }
 
 // Entry is what was decided at one message.

@@ -51,8 +51,9 @@ var errTemplate = errors.New("prefix: the family's template does not keep the te
 // In the tail, framing is encoded as the engine encodes a rendered prompt, and all
 // text of clients, tools and results with added tokens off: what merely spells a
 // control token is text. For texts that spell none the ids are those of the
-// rendered prompt.
-func (c *Conversation) Prompt(f *wire.Family, t *tokenizer.Tokenizer) (*Prompt, error) {
+// rendered prompt. thinking is the template's enable_thinking, nil where it is not
+// set; what a prompt has on its account in front of a reply stays there.
+func (c *Conversation) Prompt(f *wire.Family, t *tokenizer.Tokenizer, thinking *bool) (*Prompt, error) {
 	m := masked{f, t}
 	turns := c.layout(f, m)
 	msgs := make([]wire.Message, len(turns))
@@ -64,14 +65,11 @@ func (c *Conversation) Prompt(f *wire.Family, t *tokenizer.Tokenizer) (*Prompt, 
 		u.hash(h)
 		msgs[i] = wire.Message{Role: u.Role, Content: u.Text, Reasoning: u.reasoning}
 		if u.output != nil {
-			msgs[i].Content = mark(outputMark, i)
-			if u.thinks(f) {
-				msgs[i].Content = WithReasoning(f, mark(thoughtMark, i), mark(outputMark, i))
-			}
+			msgs[i].Content = u.closes(f, mark(thoughtMark, i)) + mark(outputMark, i)
 		}
 	}
 	p := &Prompt{Dropped: -1, sum: Key(h.Sum(nil))}
-	opt := wire.Options{AddGenerationPrompt: true}
+	opt := wire.Options{AddGenerationPrompt: true, EnableThinking: thinking}
 	rest := string(f.Render(nil, msgs, nil, opt))
 
 	// Replies whose ids are known, up to the first that is not what was recorded.
@@ -86,8 +84,8 @@ func (c *Conversation) Prompt(f *wire.Family, t *tokenizer.Tokenizer) (*Prompt, 
 		}
 		replayed[i], p.from, last = true, u.reply.Sum, i
 	}
-	var dropped []int       // turns whose reasoning is left out
-	starts := map[int]int{} // and where their ids begin
+	var dropped []int       // turns that aren't as they were generated
+	starts := map[int]int{} // and from where on
 	latest := -1            // the last reply with ids
 	for i := range turns {
 		u := &turns[i]
@@ -103,14 +101,10 @@ func (c *Conversation) Prompt(f *wire.Family, t *tokenizer.Tokenizer) (*Prompt, 
 			continue // a search of the model, within the Head of the reply to come
 		}
 		output := u.output.Append(nil)
-		if u.thinks(f) {
-			before, _, keeps := strings.Cut(framing, mark(thoughtMark, i))
-			if keeps {
-				framing = strings.TrimSuffix(before, f.ThinkOpen+"\n")
-			} else {
-				output = u.withoutReasoning(m, output)
-				dropped = append(dropped, i)
-			}
+		prompt := f.AnswerPrompt(msgs[:i], opt)
+		framing, keeps := u.kept(f, framing, prompt, mark(thoughtMark, i))
+		if !keeps {
+			output = u.withoutReasoning(m, output)
 		}
 		if replayed[i] {
 			p.IDs = u.reply.Head.Append(p.IDs)
@@ -118,6 +112,14 @@ func (c *Conversation) Prompt(f *wire.Family, t *tokenizer.Tokenizer) (*Prompt, 
 			return nil, err
 		}
 		starts[i] = len(p.IDs)
+		if f.NoThought != "" {
+			if at := p.past(m, framing, prompt, replayed[i]); at >= 0 {
+				starts[i], keeps = at, false
+			}
+		}
+		if !keeps {
+			dropped = append(dropped, i)
+		}
 		p.IDs = append(p.IDs, output...)
 		if i == last {
 			p.Replayed = len(p.IDs)
@@ -169,9 +171,62 @@ func (u *Turn) hash(h hash.Hash) {
 	h.Write(b[:])
 }
 
-// thinks says whether a generated turn has reasoning.
+// past gives the prompt for an answer that the ids end with the form that the
+// template gives it in front of a past turn, which framing ends with. It returns from
+// where on the two differ, -1 when they are the same.
+func (p *Prompt) past(m masked, framing, prompt string, replayed bool) int {
+	_, end, _, ok := m.t.NextAdded(prompt, 0)
+	if !ok {
+		return -1
+	}
+	i := strings.LastIndex(framing, prompt[:end])
+	if i < 0 {
+		return -1
+	}
+	was, is := m.t.Encode(nil, prompt), m.t.Encode(nil, framing[i:])
+	n := Common(was, is)
+	if n == len(was) && n == len(is) {
+		return -1
+	}
+	if !replayed {
+		return len(p.IDs) - len(is) + n
+	}
+	at := len(p.IDs) - len(was) + n
+	p.IDs = append(p.IDs[:at], is[n:]...)
+	return at
+}
+
+// thinks says whether a generated turn has reasoning, be it none that was closed.
 func (u *Turn) thinks(f *wire.Family) bool {
 	return f.ThinkClose != "" && strings.Contains(u.Text, f.ThinkClose)
+}
+
+// closes is the reasoning of a generated turn as it stands in front of the text, with
+// a mark in its place; "" for none. Without words in it there is nothing to mark.
+func (u *Turn) closes(f *wire.Family, mark string) string {
+	if !u.thinks(f) {
+		return ""
+	}
+	if _, reasoning := f.SplitReasoning(u.Text); strings.TrimSpace(reasoning) == "" {
+		mark = ""
+	}
+	return f.ThoughtOpen + mark + f.ThoughtClose
+}
+
+// kept takes off the framing in front of a generated turn what the model wrote
+// itself behind the prompt for its answer, and says whether the template keeps its
+// reasoning.
+func (u *Turn) kept(f *wire.Family, framing, prompt, mark string) (string, bool) {
+	if !u.thinks(f) {
+		return strings.TrimSuffix(framing, f.TurnLead), true
+	}
+	if before, _, ok := strings.Cut(framing, mark); ok {
+		if f.ThinkInPrompt && strings.HasSuffix(prompt, f.ThinkOpen) {
+			return before, true
+		}
+		return strings.TrimSuffix(before, f.ThoughtOpen), true
+	}
+	return strings.CutSuffix(framing, u.closes(f, ""))
 }
 
 // withoutReasoning is what follows the reasoning in the ids of a turn, without the
@@ -235,6 +290,14 @@ func Output(f *wire.Family, t *tokenizer.Tokenizer, generated []int32, reasoning
 		all.Write(b)
 	}
 	spelled := all.String()
+	if reasoning == "" && f.ThinkInPrompt && strings.HasPrefix(spelled, f.ThinkClose) && !strings.Contains(text, f.ThinkClose) {
+		// Reasoning that the prompt opened was closed without a word, and the engine
+		// has split it off.
+		if id, ok := t.ID(f.ThinkClose); !ok || ids[0] != id {
+			return nil, errOutput
+		}
+		ids, spelled = ids[1:], spelled[len(f.ThinkClose):]
+	}
 	whole := text
 	at := strings.Index(spelled, f.ThinkClose)
 	switch {

@@ -45,7 +45,7 @@ func TestPromptIsRendered(t *testing.T) {
 		c := Open(mapLedger{}, testScope, "tools", drawMessages(t, plainText))
 		c.SetFront(&Block{Tools: []Shown{{"n", `{"type":"function","function":{"name":"n","parameters":{}}}`}}, Directory: plainText(t, "directory")})
 		c.Decide(0, "", false, &Block{Query: plainText(t, "query"), Tools: []Shown{{"late", `{"type":"function","function":{"name":"late","description":"é <b>"}}`}}})
-		p, err := c.Prompt(f, tok)
+		p, err := c.Prompt(f, tok, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestPromptHoldsTexts(t *testing.T) {
 			name := string(quoteJSON(spelled))
 			c.SetFront(&Block{Tools: []Shown{{spelled, `{"type":"function","function":{"name":` + name + `,"description":` + name + `,"parameters":{"enum":[` + name + `]}}}`}}, Directory: spelled})
 			c.Decide(0, "", false, &Block{Query: spelled, Tools: []Shown{{"l" + spelled, `{"name":` + name + `}`}}})
-			p, err := c.Prompt(f, tok)
+			p, err := c.Prompt(f, tok, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +166,7 @@ func TestPromptHoldsEscapes(t *testing.T) {
 			})
 			c.SetFront(&Block{Tools: []Shown{{"f", `{"type":"function","function":{"name":"f"}}`}}})
 			c.Decide(0, "", false, &Block{Query: text, Tools: []Shown{{"g", `{"type":"function","function":{"name":"g"}}`}}})
-			p, err := c.Prompt(f, tok)
+			p, err := c.Prompt(f, tok, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,11 +232,11 @@ func TestPromptGrows(t *testing.T) {
 			} else {
 				c.Decide(last, "", false)
 			}
-			p, err := c.Prompt(f, tok)
+			p, err := c.Prompt(f, tok, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			same := commonIDs(before, p.IDs)
+			same := Common(before, p.IDs)
 			if want := len(before); same < want && (p.Dropped < 0 || same != p.Dropped && same < p.Dropped) {
 				a, _ := tok.Decode(nil, before[same:])
 				b, _ := tok.Decode(nil, p.IDs[same:])
@@ -281,14 +281,6 @@ func respell(t *rapid.T, tok *tokenizer.Tokenizer, text string) []int32 {
 	return ids
 }
 
-func commonIDs(a, b []int32) int {
-	n := 0
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	return n
-}
-
 // TestOutput: the ids of a turn end with its text.
 func TestOutput(t *testing.T) {
 	tok := tokenizer.Qwen3()
@@ -327,6 +319,31 @@ func TestOutput(t *testing.T) {
 	}
 }
 
+// TestOutputWithin: reasoning that the prompt opened and the model closed at once has
+// no ids in the turn: the template writes such a turn without.
+func TestOutputWithin(t *testing.T) {
+	f, err := wire.ByName("glm-4.7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok := tokenizer.Qwen3()
+	for _, tt := range []struct{ generated, reasoning, text, want string }{
+		{"</think>Yes.", "", "Yes.", "Yes."},
+		{"</think>Yes.", "", "</think>Yes.", "</think>Yes."},
+		{"hm</think>Yes.", "hm", "Yes.", "hm</think>Yes."},
+		{"hm</think>Yes.", "", "hm</think>Yes.", "hm</think>Yes."},
+	} {
+		ids, err := Output(f, tok, tok.Encode(nil, tt.generated), tt.reasoning, tt.text)
+		if err != nil {
+			t.Errorf("%+v: %v", tt, err)
+			continue
+		}
+		if got, _ := tok.Decode(nil, ids); string(got) != tt.want {
+			t.Errorf("%+v: %q", tt, got)
+		}
+	}
+}
+
 // BenchmarkPrompt lays out the last turn of a tool loop of about 60,000 tokens whose
 // earlier turns are in the ledger.
 func BenchmarkPrompt(b *testing.B) {
@@ -339,7 +356,7 @@ func BenchmarkPrompt(b *testing.B) {
 		if c.Front() == nil {
 			c.SetFront(&Block{Directory: "more"})
 		}
-		p, err := c.Prompt(f, tok)
+		p, err := c.Prompt(f, tok, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -351,7 +368,7 @@ func BenchmarkPrompt(b *testing.B) {
 	ids := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		p, err := Open(ledger, testScope, "tools", msgs).Prompt(f, tok)
+		p, err := Open(ledger, testScope, "tools", msgs).Prompt(f, tok, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -390,13 +407,13 @@ func TestSeams(t *testing.T) {
 	ledger := mapLedger{}
 	msgs := []Message{{Role: "user", Text: "hi"}}
 	c := Open(ledger, testScope, "tools", msgs)
-	p, err := c.Prompt(&soft, tok)
+	p, err := c.Prompt(&soft, tok, nil)
 	if err != nil {
 		t.Fatalf("without a generated turn: %v", err)
 	}
 	said := Message{Role: "assistant", Text: "Hello"}
 	c.Reply(said, Generated{Text: "Hello", Prompt: p, Output: tok.Encode(nil, "Hello")})
-	_, err = Open(ledger, testScope, "tools", append(msgs, said, Message{Role: "user", Text: "more"})).Prompt(&soft, tok)
+	_, err = Open(ledger, testScope, "tools", append(msgs, said, Message{Role: "user", Text: "more"})).Prompt(&soft, tok, nil)
 	var seam *SeamError
 	if !errors.As(err, &seam) || !strings.HasPrefix(seam.After, "\n\n") {
 		t.Errorf("behind a generated turn: %v", err)

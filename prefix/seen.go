@@ -9,6 +9,8 @@ import "container/list"
 type Seen struct {
 	max    int // tokens
 	size   int // tokens
+	most   int // nodes
+	nodes  int
 	full   bool
 	root   seenNode
 	leaves *list.List // of *seenNode, most recently used first
@@ -21,9 +23,13 @@ type seenNode struct {
 	leaf     *list.Element       // nil unless it has no children
 }
 
-// NewSeen returns a model that holds at most maxTokens.
+// maxNodes bounds a model in nodes of some 250 bytes.
+const maxNodes = 1 << 18
+
+// NewSeen returns a model that holds at most maxTokens, and maxNodes places where
+// sequences part or end.
 func NewSeen(maxTokens int) *Seen {
-	return &Seen{max: maxTokens, leaves: list.New()}
+	return &Seen{max: maxTokens, most: maxNodes, leaves: list.New()}
 }
 
 // Full says whether anything has left for want of room.
@@ -37,7 +43,7 @@ func (s *Seen) Match(ids []int32) int {
 		if child == nil {
 			break
 		}
-		same := common(child.ids, ids[n:])
+		same := Common(child.ids, ids[n:])
 		n += same
 		if same < len(child.ids) {
 			break
@@ -63,7 +69,7 @@ func (s *Seen) Add(ids []int32) {
 			node = child
 			break
 		}
-		same := common(child.ids, ids)
+		same := Common(child.ids, ids)
 		if same < len(child.ids) && same < len(ids) {
 			child = s.split(child, same)
 		}
@@ -82,6 +88,7 @@ func (s *Seen) attach(node, child *seenNode) {
 		node.children = map[int32]*seenNode{}
 	}
 	node.children[child.ids[0]] = child
+	s.nodes++
 	if node.leaf != nil {
 		s.leaves.Remove(node.leaf)
 		node.leaf = nil
@@ -95,22 +102,27 @@ func (s *Seen) attach(node, child *seenNode) {
 func (s *Seen) split(n *seenNode, at int) *seenNode {
 	upper := &seenNode{ids: n.ids[:at:at], parent: n.parent, children: map[int32]*seenNode{n.ids[at]: n}}
 	n.parent.children[upper.ids[0]] = upper
+	s.nodes++
 	n.ids, n.parent = n.ids[at:], upper
 	return upper
 }
 
-// shrink cuts leaves from their ends.
+// shrink cuts leaves from their ends, whole ones where there are too many nodes.
 func (s *Seen) shrink() {
-	for s.size > s.max {
+	for s.size > s.max || s.nodes > s.most {
 		s.full = true
 		n := s.leaves.Back().Value.(*seenNode)
-		cut := min(s.size-s.max, len(n.ids))
+		cut := len(n.ids)
+		if s.nodes <= s.most {
+			cut = min(s.size-s.max, cut)
+		}
 		s.size -= cut
 		if cut < len(n.ids) {
 			n.ids = n.ids[:len(n.ids)-cut]
 			continue
 		}
 		s.leaves.Remove(n.leaf)
+		s.nodes--
 		p := n.parent
 		delete(p.children, n.ids[0])
 		if len(p.children) == 0 && p != &s.root {
@@ -120,7 +132,8 @@ func (s *Seen) shrink() {
 	}
 }
 
-func common(a, b []int32) int {
+// Common is how many ids two sequences begin with alike.
+func Common(a, b []int32) int {
 	n := min(len(a), len(b))
 	for i := range n {
 		if a[i] != b[i] {

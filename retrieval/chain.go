@@ -23,10 +23,13 @@ var general = func() map[string]bool {
 // get_zipcode_based_on_city is what a parameter "zipcode of the first city" of
 // estimate_distance takes. share is of the name's words that name a thing and
 // that the tool's own name lacks.
-func (ix *Index) eachFeeder(tool int32, f func(feeder int32, share float32)) {
+func (ix *Index) eachFeeder(s *scratch, tool int32, f func(feeder int32, share float32)) {
 	server := ix.server[tool]
 	if server < 0 {
 		return
+	}
+	for _, w := range ix.bags[tool].words {
+		s.spoken[w.term] = w.freq[FieldDescription] > 0 || w.freq[FieldParameters] > 0
 	}
 	own := ix.names.own[tool]
 	for _, other := range ix.members[server] {
@@ -35,19 +38,19 @@ func (ix *Index) eachFeeder(tool int32, f func(feeder int32, share float32)) {
 		}
 		whole, spoken := float32(0), float32(0)
 		for _, t := range ix.names.own[other] {
-			if general[ix.term[t]] {
+			if ix.names.general[t] {
 				continue
 			}
 			whole += ix.names.idf[t]
-			if slices.Contains(own, t) {
-				continue
-			}
-			if at := ix.find(t, tool); at >= 0 && (ix.freq[at][FieldDescription] > 0 || ix.freq[at][FieldParameters] > 0) {
+			if s.spoken[t] && !slices.Contains(own, t) {
 				spoken += ix.names.idf[t]
 			}
 		}
 		if whole > 0 && spoken > chainShare*whole {
 			f(other, spoken/whole)
 		}
+	}
+	for _, w := range ix.bags[tool].words {
+		s.spoken[w.term] = false
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
 )
 
@@ -37,46 +36,46 @@ const maxEmbed = 2000
 // every machine, whatever its vector instructions, gets the same scores.
 type dense struct {
 	space *Space
-	rows  []float32 // tool × dim, whole numbers
-	scale []float32 // of a tool's row; times the row it is the vector
+	rows  [][]float32 // tool -> grid times its vector, whole numbers; versions of a catalog share them
+	keys  []uint64    // tool -> its name in a graph, see graph.go
 }
 
-// maxDim is the largest dimension of a vector; 64 levels are left there.
+// maxDim is the largest dimension of a vector.
 const maxDim = 4096
+
+// grid is how many steps a length of 1 is rounded to. The parts of a rounded
+// vector are off by 1/2 at most, all of it by sqrt(maxDim)/2 = 32, and by
+// Cauchy-Schwarz (4,000 + 32)² < 2^24 bounds every partial sum of a product.
+const grid = 4000
+
+// faint is the length from which on a vector counts as none.
+const faint = 1e-6
 
 func (d *dense) bytes() int {
 	if d == nil {
 		return 0
 	}
-	return 4 * (len(d.rows) + len(d.scale))
+	return len(d.rows) * (24 + 8 + 4*d.space.Dim)
 }
 
-// levels is the largest whole number in a rounded vector: by Cauchy-Schwarz a
-// partial sum is at most dim × levels², which must stay below 2^24.
-func levels(dim int) float32 {
-	return float32(min(127, math.Floor(math.Sqrt((1<<24)/float64(dim)))))
-}
-
-// faint is where a vector counts as none: its scale would be no normal float32.
-const faint = 1e-30
-
-// round writes v in whole numbers to dst and returns the scale that undoes it.
-// A faint vector and one that is not finite are all zeros, with scale 0.
-func round(dst, v []float32) float32 {
-	most := float32(0)
+// length returns the Euclidean length of v, 0 where it is faint or not finite.
+func length(v []float32) float64 {
+	square := 0.0
 	for _, x := range v {
-		most = max(most, float32(math.Abs(float64(x))))
+		square += float64(float64(x) * float64(x))
 	}
-	if !(most > faint) || math.IsInf(float64(most), 0) {
-		clear(dst)
-		return 0
+	if l := math.Sqrt(square); l > faint && !math.IsInf(l, 0) {
+		return l
 	}
-	top := levels(len(v))
-	by := top / most
+	return 0
+}
+
+// round writes v, made long times its length, in steps of the grid to dst.
+func round(dst, v []float32, long float64) {
+	by := grid * long
 	for i, x := range v {
-		dst[i] = float32(math.Round(float64(x * by)))
+		dst[i] = float32(math.Round(float64(x) * by))
 	}
-	return most / top
 }
 
 // add adds weight times the vector of a text.
@@ -144,35 +143,55 @@ func (ix *Index) WithSpace(space *Space) (*Index, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	other := &Index{
-		cfg: cfg, tools: ix.tools, rank: ix.rank, terms: ix.terms, term: ix.term, idf: ix.idf, start: ix.start, post: ix.post, freq: ix.freq,
-		server: ix.server, servers: ix.servers, members: ix.members, style: ix.style, damp: ix.damp, names: ix.names, repeated: ix.repeated,
-		byName: ix.byName, mentions: ix.mentions,
-	}
-	other.setDense()
+	other := ix.clone()
+	other.cfg, other.dense, other.graph = cfg, nil, nil
+	other.setDense(nil, nil)
 	return other, nil
 }
 
-// setDense makes the vectors and what searches keep.
-func (ix *Index) setDense() {
+// clone returns an index of the same parts.
+func (ix *Index) clone() *Index {
+	return &Index{
+		cfg: ix.cfg, tools: ix.tools, rank: ix.rank, terms: ix.terms, term: ix.term, idf: ix.idf, start: ix.start, post: ix.post, peak: ix.peak, bags: ix.bags, mean: ix.mean,
+		sentences: ix.sentences, server: ix.server, servers: ix.servers, members: ix.members, style: ix.style, alike: ix.alike, damp: ix.damp, names: ix.names,
+		dense: ix.dense, graph: ix.graph, repeated: ix.repeated, byName: ix.byName, mentions: ix.mentions,
+	}
+}
+
+// setDense makes the vectors and what searches keep. Rows of old for the same
+// texts are taken over; old may be nil.
+func (ix *Index) setDense(old *Index, from []int32) {
 	if ix.cfg.Space != nil && ix.cfg.Dense+ix.cfg.Gist > 0 {
-		ix.dense = ix.embed(ix.cfg.Space)
+		ix.dense = ix.embed(ix.cfg.Space, old, from)
 	}
 	ix.scratch.New = func() any { return newScratch(ix) }
 }
 
 // embed makes the rows of all tools.
-func (ix *Index) embed(space *Space) *dense {
-	d := &dense{space: space, rows: make([]float32, len(ix.tools)*space.Dim), scale: make([]float32, len(ix.tools))}
+func (ix *Index) embed(space *Space, old *Index, from []int32) *dense {
+	d := &dense{space: space, rows: make([][]float32, len(ix.tools)), keys: make([]uint64, len(ix.tools))}
 	sum := make([]float32, space.Dim)
+	var block []float32
 	for i := range ix.tools {
+		if old != nil && from[i] >= 0 && old.dense != nil {
+			d.rows[i], d.keys[i] = old.dense.rows[from[i]], old.dense.keys[from[i]]
+			continue
+		}
 		clear(sum)
 		for _, t := range toolTexts(&ix.tools[i], ix.repeated) {
 			if t.text != "" {
 				space.add(sum, t)
 			}
 		}
-		d.scale[i] = round(d.rows[i*space.Dim:][:space.Dim], sum)
+		if len(block) < space.Dim {
+			block = make([]float32, min(256, len(ix.tools)-i)*space.Dim)
+		}
+		row := block[:space.Dim:space.Dim]
+		block = block[space.Dim:]
+		if l := length(sum); l > 0 {
+			round(row, sum, min(1, 1/l)) // a sum of unit vectors whose weights add up to 1 is no longer than that
+		}
+		d.rows[i], d.keys[i] = row, rowKey(ix.tools[i].Name, row)
 	}
 	return d
 }
@@ -186,10 +205,12 @@ type weighted struct {
 func toolTexts(t *Tool, repeated map[string]bool) [4]weighted {
 	short := spaced(t.Short())
 	core := ""
-	for rest := t.Description; rest != "" && len(core) < maxEmbed; {
-		var s string
-		if s, rest = sentence(rest); s == "" || repeated[s] {
+	for s := range sentences(t.Description) {
+		if repeated[s] {
 			continue
+		}
+		if len(core) >= maxEmbed {
+			break
 		}
 		if core != "" {
 			core += " "
@@ -225,40 +246,24 @@ func pieces(parts []Part, limit int) []weighted {
 	return out
 }
 
-// vector writes the rounded vector of weighted texts to dst and returns its
-// scale, 0 where the texts have none.
-func (d *dense) vector(dst []float32, texts []weighted, embed func(string) []float32) float32 {
+// vector writes the rounded vector of length 1 of weighted texts to dst, and says
+// whether they have one.
+func (d *dense) vector(dst []float32, texts []weighted, embed func(string) []float32) bool {
 	sum := make([]float32, d.space.Dim)
 	space := Space{Embed: embed}
 	for _, t := range texts {
 		space.add(sum, t)
 	}
-	square := 0.0
-	for _, x := range sum {
-		square += float64(float64(x) * float64(x))
+	l := length(sum)
+	if l == 0 {
+		return false
 	}
-	if square == 0 {
-		return 0
-	}
-	return round(dst, sum) / float32(math.Sqrt(square))
-}
-
-// scan writes the cosine of every tool with a rounded query to out.
-func (d *dense) scan(out, query []float32, scale float32) {
-	n := len(d.scale)
-	if n == 0 {
-		return
-	}
-	blas32.Gemv(blas.NoTrans, 1, blas32.General{Rows: n, Cols: d.space.Dim, Stride: d.space.Dim, Data: d.rows},
-		blas32.Vector{N: d.space.Dim, Inc: 1, Data: query}, 0, blas32.Vector{N: n, Inc: 1, Data: out})
-	for i, by := range d.scale {
-		out[i] *= float32(by * scale)
-	}
+	round(dst, sum, 1/l)
+	return true
 }
 
 // near returns the cosine of one tool with a rounded query.
-func (d *dense) near(tool int32, query []float32, scale float32) float32 {
-	dim := d.space.Dim
-	dot := blas32.Dot(blas32.Vector{N: dim, Inc: 1, Data: d.rows[int(tool)*dim:][:dim]}, blas32.Vector{N: dim, Inc: 1, Data: query})
-	return float32(dot * float32(d.scale[tool]*scale))
+func (d *dense) near(tool int32, query []float32) float32 {
+	dot := blas32.Dot(blas32.Vector{N: len(query), Inc: 1, Data: d.rows[tool]}, blas32.Vector{N: len(query), Inc: 1, Data: query})
+	return float32(dot * (1.0 / (grid * grid)))
 }

@@ -9,7 +9,9 @@
 // scores are ordered by name, and sums are exact, so that the same catalog and
 // query give the same ranking on every machine and whatever the order of the
 // catalog. It takes time linear in the postings of the query's words plus the
-// number of tools times the dimensions. [Select] cuts the ranking to what is worth
+// number of tools times the dimensions; the latter falls away with a [Graph].
+// [Index.Update] makes the index of a changed catalog from that of the old one.
+// [Select] cuts the ranking to what is worth
 // showing: a budget in schema tokens, nothing that was shown before, and nothing
 // at all where a tool on view is what the turn asks for.
 //
@@ -20,6 +22,7 @@
 //	name.go     how names are written, and how much of one a query spells
 //	index.go    tools to postings
 //	dense.go    tools and queries to vectors
+//	graph.go    vectors to their nearest
 //	segment.go  messages to a query
 //	clause.go   a message of several wishes to its clauses
 //	mention.go  tool names spelled out in a text
@@ -29,6 +32,5 @@
 //	slim.go     schemas made shorter for the prompt
 //
 // Not supported: phrases, spelling mistakes, languages written without spaces
-// other than Chinese and Japanese (whose characters are words), and removal of
-// tools from a finished index.
+// other than Chinese and Japanese (whose characters are words).
 package retrieval

@@ -1,9 +1,11 @@
 package retrieval
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -19,6 +21,8 @@ type Tool struct {
 	Raw         json.RawMessage // canonical bytes of the OpenAI tool object: what is shown and counted
 	Server      string          // where it comes from; empty means the name up to "__", if there is one
 	Tags        []string        // searched like the description
+	Risk        uint8           // class of what a call can do, as the catalog numbers them; no part of the ranking
+	Given       string          // the name that its source gives it, where it had to get another; no part of the ranking
 }
 
 // Config holds the weights of the ranking. The zero value means [Default].
@@ -123,20 +127,25 @@ type Index struct {
 	term  []string  // term -> its spelling
 	idf   []float64 // term -> inverse document frequency
 
-	// Postings of term t are post[start[t]:start[t+1]], by ascending tool;
-	// freq holds for each posting how often the term occurs in each field.
+	// Postings of term t are post[start[t]:start[t+1]], by ascending tool.
 	start []uint32
 	post  []posting
-	freq  [][fields]uint8
+	peak  []float32 // term -> its greatest impact
+	bags  []bag     // tool -> its words; what postings are made of
+	mean  float64   // weighted words of a tool
+
+	sentences map[string]int32 // long sentence -> tools whose descriptions have it
 
 	server  []int32 // tool -> server, -1 for none
 	servers map[string]int32
-	members [][]int32   // server -> its tools in the order of their names
-	style   []nameStyle // tool -> how its name is written
+	members [][]int32       // server -> its tools in the order of their names
+	style   []nameStyle     // tool -> how its name is written
+	alike   [styles][]int32 // the tools of no server by style, in the order of their names
 
 	damp     float32 // Config.Damp in units of scores
 	names    nameCover
 	dense    *dense          // nil without a space
+	graph    *graphView      // nil: all vectors are compared
 	repeated map[string]bool // sentences that several tools share
 
 	byName   map[string]int32   // exact name -> tool
@@ -167,24 +176,71 @@ func NewIndex(tools []Tool, cfg Config) (*Index, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	return newIndex(tools, cfg, nil)
+}
+
+// Update returns the index of another list of tools. It is the same as that of
+// [NewIndex] and takes less time: what is known of tools that ix has too is taken
+// over, and only the texts of others are read and turned into vectors. Errors are
+// those of NewIndex. A graph is not taken over; see [Index.WithGraph].
+func (ix *Index) Update(tools []Tool) (*Index, error) { return newIndex(tools, ix.cfg, ix) }
+
+// Check returns the error of NewIndex for these tools, if they have one.
+func Check(tools []Tool) error {
+	seen := make(map[string]bool, len(tools))
+	for i := range tools {
+		t := &tools[i]
+		if t.Name == "" {
+			return fmt.Errorf("tool %d: no name", i)
+		}
+		if seen[t.Name] {
+			return &DuplicateError{t.Name}
+		}
+		seen[t.Name] = true
+		if err := checkSchema(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newIndex(tools []Tool, cfg Config, old *Index) (*Index, error) {
 	if len(tools) > math.MaxInt32/2 {
 		return nil, fmt.Errorf("retrieval: %d tools; at most %d", len(tools), math.MaxInt32/2)
 	}
 	ix := &Index{cfg: cfg, tools: tools}
-	if err := ix.name(); err != nil {
+	from := ix.from(old)
+	if err := ix.name(old, from); err != nil {
 		return nil, err
 	}
-	b := builder{ix: ix, terms: make(map[string]int32)}
-	ix.repeated = repeatedSentences(tools, cfg.RepeatedIn)
-	b.repeated = ix.repeated
-	for i := range tools {
-		b.add(int32(i), &tools[i])
-	}
-	b.finish()
-	ix.coverNames()
+	ix.countSentences(old, from)
+	ix.stale(old, from)
+	ix.readWords(old, from)
+	ix.layOut()
+	ix.coverNames(old, from)
 	ix.damp = float32(min(cfg.Damp, smallDamp*idf(max(len(tools), 1), 1)))
-	ix.setDense()
+	ix.setDense(old, from)
 	return ix, nil
+}
+
+// from returns for each tool its number in an older index that has the very
+// same, or -1.
+func (ix *Index) from(old *Index) []int32 {
+	from := make([]int32, len(ix.tools))
+	for i := range ix.tools {
+		from[i] = -1
+		if old == nil {
+			continue
+		}
+		if at, ok := old.byName[ix.tools[i].Name]; ok && sameTool(&ix.tools[i], &old.tools[at]) {
+			from[i] = at
+		}
+	}
+	return from
+}
+
+func sameTool(a, b *Tool) bool {
+	return a.Name == b.Name && a.Description == b.Description && a.Server == b.Server && bytes.Equal(a.Schema, b.Schema) && slices.Equal(a.Tags, b.Tags)
 }
 
 // Len returns the number of tools.
@@ -193,8 +249,9 @@ func (ix *Index) Len() int { return len(ix.tools) }
 // Bytes estimates the memory of the index in bytes, tools not counted.
 func (ix *Index) Bytes() int {
 	const mapEntry = 48 // key, value and share of the table
-	return len(ix.post)*8 + len(ix.freq)*fields + len(ix.start)*4 + len(ix.term)*(8+16+8+mapEntry) +
-		len(ix.tools)*(4+4+4+1+mapEntry+mapEntry+24) + len(ix.servers)*mapEntry + len(ix.names.post)*12 + len(ix.names.start)*4 + ix.dense.bytes()
+	return len(ix.post)*(8+8) + len(ix.start)*4 + len(ix.term)*(8+16+8+4+mapEntry) + len(ix.sentences)*mapEntry +
+		len(ix.tools)*(4+4+4+1+mapEntry+mapEntry+24+56) + len(ix.servers)*mapEntry + len(ix.names.post)*12 + len(ix.names.start)*4 +
+		ix.dense.bytes() + ix.graph.bytes()
 }
 
 // Tool returns the i-th tool, in the order given to [NewIndex].
@@ -207,7 +264,7 @@ func (ix *Index) Lookup(name string) (tool int, ok bool) {
 }
 
 // name fills what depends on names alone.
-func (ix *Index) name() error {
+func (ix *Index) name(old *Index, from []int32) error {
 	n := len(ix.tools)
 	ix.byName = make(map[string]int32, n)
 	ix.mentions = make(map[string][]int32, n)
@@ -222,8 +279,10 @@ func (ix *Index) name() error {
 		if _, dup := ix.byName[t.Name]; dup {
 			return &DuplicateError{t.Name}
 		}
-		if err := checkSchema(t); err != nil {
-			return err
+		if from[i] < 0 {
+			if err := checkSchema(t); err != nil {
+				return err
+			}
 		}
 		ix.byName[t.Name] = int32(i)
 		order[i] = int32(i)
@@ -237,7 +296,12 @@ func (ix *Index) name() error {
 			ix.server[i] = id
 		}
 	}
-	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(ix.tools[a].Name, ix.tools[b].Name) })
+	slices.SortFunc(order, func(a, b int32) int {
+		if from[a] >= 0 && from[b] >= 0 {
+			return cmp.Compare(old.rank[from[a]], old.rank[from[b]])
+		}
+		return cmp.Compare(ix.tools[a].Name, ix.tools[b].Name)
+	})
 	ix.rank = make([]int32, n)
 	ix.members = make([][]int32, len(ix.servers))
 	ix.style = make([]nameStyle, n)
@@ -247,7 +311,9 @@ func (ix *Index) name() error {
 		if s := ix.server[tool]; s >= 0 {
 			ix.members[s] = append(ix.members[s], tool)
 		} else {
-			ix.style[tool] = styleOf(ix.tools[tool].Name)
+			style := styleOf(ix.tools[tool].Name)
+			ix.style[tool] = style
+			ix.alike[style] = append(ix.alike[style], tool)
 		}
 	}
 	return nil
@@ -277,124 +343,218 @@ func (t *Tool) Short() string {
 // repeated text: "Returns a list." says something even in many tools.
 const minRepeated = 20
 
-// repeatedSentences returns the sentences that stand in the descriptions of at
-// least `in` tools.
-func repeatedSentences(tools []Tool, in int) map[string]bool {
-	if in == 0 || len(tools) < in {
-		return nil
+// maxSeen is how many sentences of one tool are remembered as counted.
+const maxSeen = 64
+
+// countSentences fills ix.sentences and ix.repeated: the sentences that stand in
+// the descriptions of at least RepeatedIn tools.
+func (ix *Index) countSentences(old *Index, from []int32) {
+	if ix.cfg.RepeatedIn == 0 {
+		return
 	}
-	type seen struct{ tools, last int }
-	count := make(map[string]seen)
-	for i := range tools {
-		for rest := tools[i].Description; rest != ""; {
-			var s string
-			s, rest = sentence(rest)
-			if len(s) <= minRepeated {
-				continue
+	if old == nil {
+		ix.sentences = make(map[string]int32)
+	} else {
+		ix.sentences = maps.Clone(old.sentences)
+		left := make([]bool, len(old.tools))
+		for _, at := range from {
+			if at >= 0 {
+				left[at] = true
 			}
-			c := count[s]
-			if c.tools == 0 || c.last != i {
-				count[s] = seen{c.tools + 1, i}
+		}
+		for i := range old.tools {
+			if !left[i] {
+				ix.count(&old.tools[i], -1)
 			}
 		}
 	}
-	repeated := make(map[string]bool)
-	for s, c := range count {
-		if c.tools >= in && utf8.RuneCountInString(s) > minRepeated {
-			repeated[s] = true
+	for i := range ix.tools {
+		if from[i] < 0 {
+			ix.count(&ix.tools[i], 1)
 		}
 	}
-	return repeated
+	ix.repeated = make(map[string]bool)
+	for s, n := range ix.sentences {
+		if int(n) >= ix.cfg.RepeatedIn {
+			ix.repeated[s] = true
+		}
+	}
 }
 
-// builder collects the words of all tools in tool order; finish turns them
-// into postings in term order.
-type builder struct {
-	ix       *Index
-	repeated map[string]bool
-	terms    map[string]int32
-
-	entries []entry   // of all tools, one after another
-	first   []int     // tool -> its first entry
-	last    []int32   // term -> 1 + index in entries of its latest entry
-	df      []uint32  // term -> tools
-	length  []lengths // tool -> words by field
-	total   lengths
-	text    []byte
+// count adds n to the count of each long sentence of a tool.
+func (ix *Index) count(t *Tool, n int32) {
+	var seen []string // a tool counts once
+	for s := range sentences(t.Description) {
+		if len(s) <= minRepeated || utf8.RuneCountInString(s) <= minRepeated || slices.Contains(seen, s) {
+			continue
+		}
+		if len(seen) < maxSeen {
+			seen = append(seen, s)
+		}
+		if ix.sentences[s] += n; ix.sentences[s] == 0 {
+			delete(ix.sentences, s)
+		}
+	}
 }
 
-type entry struct {
+// stale strikes from the tools taken over those with a sentence that is repeated
+// now and was not before, or the other way round.
+func (ix *Index) stale(old *Index, from []int32) {
+	if old == nil {
+		return
+	}
+	changed := make(map[string]bool)
+	for s := range ix.repeated {
+		if !old.repeated[s] {
+			changed[s] = true
+		}
+	}
+	for s := range old.repeated {
+		if !ix.repeated[s] {
+			changed[s] = true
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	for i := range from {
+		if from[i] < 0 {
+			continue
+		}
+		for s := range sentences(ix.tools[i].Description) {
+			if changed[s] {
+				from[i] = -1
+				break
+			}
+		}
+	}
+}
+
+// bag holds the words of one tool. It never changes, and versions of a catalog
+// share it.
+type bag struct {
+	words  []wordCount // by ascending term
+	length lengths     // words by field
+}
+
+// wordCount is how often a term occurs in each field of a tool, at most 255.
+type wordCount struct {
 	term int32
-	freq [fields]uint16 // saturating
+	freq [fields]uint8
 }
 
 type lengths [fields]uint64
 
-func (b *builder) add(tool int32, t *Tool) {
-	b.first = append(b.first, len(b.entries))
-	b.length = append(b.length, lengths{})
-	b.words(tool, FieldName, t.Name)
+// readWords fills the bags and the vocabulary, to which it adds: the number of a
+// term is the same in the next version.
+func (ix *Index) readWords(old *Index, from []int32) {
+	ix.terms = make(map[string]int32)
+	if old != nil {
+		live := 0
+		for t := range old.term {
+			if old.start[t+1] > old.start[t] {
+				live++
+			}
+		}
+		if len(old.term) > 2*live+1024 { // mostly words of tools that are gone
+			for i := range from {
+				from[i] = -1
+			}
+		} else {
+			ix.terms, ix.term = maps.Clone(old.terms), slices.Clip(old.term)
+		}
+	}
+	r := wordReader{ix: ix, at: make([]int32, len(ix.term))}
+	ix.bags = make([]bag, len(ix.tools))
+	for i := range ix.tools {
+		if from[i] >= 0 {
+			ix.bags[i] = old.bags[from[i]]
+		} else {
+			ix.bags[i] = r.bag(&ix.tools[i])
+		}
+	}
+}
+
+// wordReader turns tools into bags.
+type wordReader struct {
+	ix    *Index
+	at    []int32 // term -> 1 + its place in words; zeros between tools
+	words []wordCount
+	sum   lengths
+	text  []byte
+	block []wordCount // room for bags
+}
+
+func (r *wordReader) bag(t *Tool) bag {
+	r.words, r.sum = r.words[:0], lengths{}
+	r.read(FieldName, t.Name)
+	repeated := r.ix.repeated
 	own := false
-	for rest := t.Description; rest != ""; {
-		var s string
-		s, rest = sentence(rest)
-		if s != "" && !b.repeated[s] {
+	for s := range sentences(t.Description) {
+		if !repeated[s] {
 			own = true
-			b.words(tool, FieldDescription, s)
+			r.read(FieldDescription, s)
 		}
 	}
 	if !own { // a description of shared sentences only is all that there is to say
-		b.words(tool, FieldDescription, t.Description)
-	} else if len(b.repeated) > 0 {
-		for rest := t.Description; rest != ""; {
-			var s string
-			s, rest = sentence(rest)
-			if b.repeated[s] {
-				b.words(tool, FieldRepeated, s)
+		r.read(FieldDescription, t.Description)
+	} else if len(repeated) > 0 {
+		for s := range sentences(t.Description) {
+			if repeated[s] {
+				r.read(FieldRepeated, s)
 			}
 		}
 	}
 	for _, tag := range t.Tags {
-		b.words(tool, FieldDescription, tag)
+		r.read(FieldDescription, tag)
 	}
 	if len(t.Schema) > 0 {
-		b.text = parameterText(b.text[:0], t.Schema)
-		b.words(tool, FieldParameters, string(b.text))
+		r.text = parameterText(r.text[:0], t.Schema)
+		r.read(FieldParameters, string(r.text))
 	}
+	for _, w := range r.words {
+		r.at[w.term] = 0
+	}
+	slices.SortFunc(r.words, func(a, b wordCount) int { return cmp.Compare(a.term, b.term) })
+	if len(r.block) < len(r.words) {
+		r.block = make([]wordCount, max(len(r.words), min(1<<12, 64*len(r.ix.tools))))
+	}
+	n := copy(r.block, r.words)
+	b := bag{words: r.block[:n:n], length: r.sum}
+	r.block = r.block[n:]
+	return b
 }
 
-// words adds the words of a text and, for each, its stem: a query finds exact
+// read adds the words of a text and, for each, its stem: a query finds exact
 // words twice, other forms of them once.
-func (b *builder) words(tool int32, f Field, text string) {
+func (r *wordReader) read(f Field, text string) {
 	w := words{text: text}
 	for word := w.next(); word != nil; word = w.next() {
-		b.term(tool, f, word)
-		b.term(tool, f, w.stem(word))
+		r.add(f, word)
+		r.add(f, w.stem(word))
 	}
 }
 
-func (b *builder) term(tool int32, f Field, word []byte) {
-	id, ok := b.terms[string(word)]
+func (r *wordReader) add(f Field, word []byte) {
+	ix := r.ix
+	id, ok := ix.terms[string(word)]
 	if !ok {
-		id = int32(len(b.last))
+		id = int32(len(ix.term))
 		spelling := string(word)
-		b.terms[spelling] = id
-		b.ix.term = append(b.ix.term, spelling)
-		b.last = append(b.last, 0)
-		b.df = append(b.df, 0)
+		ix.terms[spelling] = id
+		ix.term = append(ix.term, spelling)
+		r.at = append(r.at, 0)
 	}
-	at := int(b.last[id]) - 1
-	if at < b.first[tool] {
-		at = len(b.entries)
-		b.entries = append(b.entries, entry{term: id})
-		b.last[id] = int32(at + 1)
-		b.df[id]++
+	at := r.at[id] - 1
+	if at < 0 {
+		at = int32(len(r.words))
+		r.words = append(r.words, wordCount{term: id})
+		r.at[id] = at + 1
 	}
-	if n := &b.entries[at].freq[f]; *n < math.MaxUint16 {
+	if n := &r.words[at].freq[f]; *n < math.MaxUint8 {
 		*n++
 	}
-	b.length[tool][f]++
-	b.total[f]++
+	r.sum[f]++
 }
 
 // weigh returns the weighted sum of counts by field. Counts are whole numbers
@@ -412,45 +572,74 @@ func idf(n, df int) float64 {
 	return math.Log(1 + (float64(n)-float64(df)+0.5)/(float64(df)+0.5))
 }
 
-func (b *builder) finish() {
-	ix := b.ix
+// layOut turns bags into postings.
+func (ix *Index) layOut() {
 	n := len(ix.tools)
-	ix.terms = b.terms
-	ix.start = make([]uint32, len(b.df)+1)
-	ix.idf = make([]float64, len(b.df))
-	for t, df := range b.df {
-		ix.start[t+1] = ix.start[t] + df
-		ix.idf[t] = idf(n, int(df))
+	var total lengths
+	df := make([]uint32, len(ix.term))
+	for i := range ix.bags {
+		for _, w := range ix.bags[i].words {
+			df[w.term]++
+		}
+		for f, k := range ix.bags[i].length {
+			total[f] += k
+		}
 	}
-	ix.post = make([]posting, len(b.entries))
-	ix.freq = make([][fields]uint8, len(b.entries))
-	next := slices.Clone(ix.start[:len(b.df)])
-	mean := ix.cfg.weigh(b.total) / float64(max(n, 1))
-	if mean == 0 {
-		mean = 1
+	ix.mean = ix.cfg.weigh(total) / float64(max(n, 1))
+	if ix.mean == 0 {
+		ix.mean = 1
 	}
+	ix.start = make([]uint32, len(df)+1)
+	ix.idf = make([]float64, len(df))
+	ix.peak = make([]float32, len(df))
+	for t, k := range df {
+		ix.start[t+1] = ix.start[t] + k
+		if k > 0 {
+			ix.idf[t] = idf(n, int(k))
+		}
+	}
+	ix.post = make([]posting, ix.start[len(df)])
+	next := df
+	copy(next, ix.start)
 	for tool := range n {
-		end := len(b.entries)
-		if tool+1 < n {
-			end = b.first[tool+1]
-		}
-		long := 1 - ix.cfg.B + float64(ix.cfg.B*ix.cfg.weigh(b.length[tool])/mean)
-		for _, e := range b.entries[b.first[tool]:end] {
-			var count lengths
-			var small [fields]uint8
-			for f, k := range e.freq {
-				count[f] = uint64(k)
-				small[f] = uint8(min(k, math.MaxUint8))
-			}
-			tf := ix.cfg.weigh(count)
-			impact := 0.0
-			if tf > 0 {
-				impact = ix.idf[e.term] * tf * (ix.cfg.K1 + 1) / (tf + float64(ix.cfg.K1*long))
-			}
-			at := next[e.term]
-			next[e.term]++
-			ix.post[at] = posting{int32(tool), float32(impact)}
-			ix.freq[at] = small
+		long := ix.long(int32(tool))
+		for _, w := range ix.bags[tool].words {
+			gain := ix.gain(w, long)
+			ix.post[next[w.term]] = posting{int32(tool), gain}
+			ix.peak[w.term] = max(ix.peak[w.term], gain)
+			next[w.term]++
 		}
 	}
+}
+
+// long is how a tool's length counts against it: 1 for the mean.
+func (ix *Index) long(tool int32) float64 {
+	return 1 - ix.cfg.B + float64(ix.cfg.B*ix.cfg.weigh(ix.bags[tool].length)/ix.mean)
+}
+
+// gain is what one occurrence of a term in the query adds to the score of a tool
+// that has it so often.
+func (ix *Index) gain(w wordCount, long float64) float32 {
+	tf := ix.cfg.weigh(w.counts())
+	if !(tf > 0) {
+		return 0
+	}
+	return float32(ix.idf[w.term] * tf * (ix.cfg.K1 + 1) / (tf + float64(ix.cfg.K1*long)))
+}
+
+func (w *wordCount) counts() (n lengths) {
+	for f, k := range w.freq {
+		n[f] = uint64(k)
+	}
+	return n
+}
+
+// find returns how often a tool has a term, nil for never.
+func (ix *Index) find(term, tool int32) *wordCount {
+	list := ix.bags[tool].words
+	at, ok := slices.BinarySearchFunc(list, term, func(w wordCount, term int32) int { return cmp.Compare(w.term, term) })
+	if !ok {
+		return nil
+	}
+	return &list[at]
 }

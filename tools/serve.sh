@@ -2,12 +2,12 @@
 # serve.sh ENGINE MODEL PORT [ARGUMENT...] runs a real engine on 127.0.0.1:PORT in
 # the foreground.
 #
-#   ENGINE    vllm or sglang
+#   ENGINE    vllm, sglang or llama
 #   MODEL     tiny (random Qwen3) or smollm2 (SmolLM2-135M-Instruct); also the
 #             name under which it is served
 #   ARGUMENT  passed on to the engine
 #
-# Nothing is installed here: see "make engines". This is the one place for the
+# Nothing is installed here: see "make engines" and "make llama". This is the one place for the
 # engines' flags.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,6 +17,27 @@ usage() { sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 engine=$1 model=$2 port=$3
 shift 3
 
+# Tokens of prompt and answer that one request may have. SmolLM2 was trained on
+# 8,192.
+context=16384
+[[ $model == smollm2 ]] && context=8192
+
+if [[ $engine == llama ]]; then
+	case $model in
+	tiny | smollm2) file=.cache/models/$model-gguf/model.gguf ;;
+	*) usage ;;
+	esac
+	[[ -f $file && -x .cache/llama/llama-server ]] || { echo "serve: llama-server or the model $model is not installed: run 'make llama'" >&2; exit 1; }
+	arguments=(
+		--model "$file" --alias "$model" --host 127.0.0.1 --port "$port"
+		# Four conversations at a time, whose tokens lie in one common cache.
+		--parallel 4 --kv-unified --ctx-size "$context"
+		--metrics --slots --no-webui
+		--threads 1 # with more, they wait for each other in a spin
+	)
+	exec .cache/llama/llama-server "${arguments[@]}" "$@"
+fi
+
 case $model in
 tiny) directory=.cache/models/tiny-qwen3 weights=dummy ;; # made from a fixed seed: the same in every run
 smollm2) directory=.cache/models/smollm2-135m weights=auto ;;
@@ -24,11 +45,6 @@ smollm2) directory=.cache/models/smollm2-135m weights=auto ;;
 esac
 directory=$PWD/$directory
 [[ -f $directory/config.json && -f .venv/vllm/stamp ]] || { echo "serve: $engine or the model $model is not installed: run 'make engines'" >&2; exit 1; }
-
-# Tokens of prompt and answer that one request may have. SmolLM2 was trained on
-# 8,192.
-context=16384
-[[ $model == smollm2 ]] && context=8192
 
 # One thread: with more, OpenMP's threads spin at their barriers and starve each
 # other when the cores are shared with the tests.

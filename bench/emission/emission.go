@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolsidecar/sidecar/bench/quantile"
 	"github.com/toolsidecar/sidecar/grammar"
 )
 
@@ -23,12 +24,35 @@ type Set struct {
 	Texts []string
 }
 
+// maxDrawn is how many tools a drawn set has at most: as many as retrieval
+// shows in a turn.
+const maxDrawn = 12
+
+// Draw is n random sets, each of size tools, or of 1 to 12 if size is 0.
+func Draw(tools []grammar.Tool, n, size int, seed uint64) []Set {
+	rng := rand.New(rand.NewPCG(seed, 6))
+	out := make([]Set, n)
+	for i := range out {
+		out[i].Name = fmt.Sprint("set ", i+1)
+		k := size
+		if k == 0 {
+			k = 1 + rng.IntN(min(maxDrawn, len(tools)))
+		}
+		for _, j := range rng.Perm(len(tools))[:k] {
+			out[i].Tools = append(out[i].Tools, tools[j])
+		}
+	}
+	return out
+}
+
 // Config says what is measured.
 type Config struct {
 	Target grammar.Target
 	// Judge is nil for the reader of the notation alone, which is the judge of
 	// GBNF.
-	Judge  *Judge
+	Judge *Judge
+	// Llama, of GBNF, writes Walks replies of each set; nil: there are none.
+	Llama  *Llama
 	Engine string // of the judge: xgrammar or llguidance
 	// Version is the constraint engine that a structural tag is written for.
 	Version grammar.Engine
@@ -37,8 +61,14 @@ type Config struct {
 	// Derived is how many texts of a tool are made up, as many near misses
 	// beside them, and Walks how many random replies the engine writes.
 	Derived, Walks int
+	// Probe is how many of the tokens that a mask allows each step of a reply
+	// tries; the matcher of xgrammar must take them.
+	Probe int
 	// Raw compiles the schemas as they are, too.
-	Raw  bool
+	Raw bool
+	// Grow compiles each set of several tools a second time, after the same set
+	// without its last tool and by the same compiler.
+	Grow bool
 	Seed uint64
 }
 
@@ -64,8 +94,15 @@ type Report struct {
 	Disagreements      []Disagreement `json:"disagreements"`
 	CompileMS          Quantiles      `json:"engine_compile_ms"`
 	Slowest            []Slow         `json:"slowest"` // of what is emitted
-	RawCompileMS       *Quantiles     `json:"raw_schema_compile_ms,omitempty"`
-	RawRefused         int            `json:"raw_schema_refused,omitempty"`
+	// ByPredicted is what a structural tag took by what was predicted.
+	ByPredicted *Quantiles `json:"compile_by_predicted,omitempty"`
+	GrowMS      *Quantiles `json:"one_tool_more_ms,omitempty"`
+	// RawCompileMS counts a schema that the engine died of, or was at when the
+	// judge's limit came, with that limit.
+	RawCompileMS *Quantiles `json:"raw_schema_compile_ms,omitempty"`
+	RawGrowMS    *Quantiles `json:"raw_schema_one_tool_more_ms,omitempty"`
+	RawRefused   int        `json:"raw_schema_refused,omitempty"`
+	RawDied      int        `json:"raw_schema_died,omitempty"`
 }
 
 // Slow is what took an engine long.
@@ -88,8 +125,10 @@ type Disagreement struct {
 	Engine string `json:"engine"` // accepts, refuses, or what went wrong
 }
 
-// Quantiles are of processor time in milliseconds, on one thread.
+// Quantiles are of processor time in milliseconds, on one thread, but for
+// Report.ByPredicted.
 type Quantiles struct {
+	P1  float64 `json:"p1"`
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
 	Max float64 `json:"max"`
@@ -97,12 +136,8 @@ type Quantiles struct {
 }
 
 func (q *Quantiles) settle() {
-	if len(q.all) == 0 {
-		return
-	}
 	slices.Sort(q.all)
-	at := func(p float64) float64 { return q.all[min(len(q.all)-1, int(p*float64(len(q.all))))] }
-	q.P50, q.P99, q.Max = at(.5), at(.99), q.all[len(q.all)-1]
+	q.P1, q.P50, q.P99, q.Max = quantile.Of(q.all, .01), quantile.Of(q.all, .5), quantile.Of(q.all, .99), quantile.Of(q.all, 1)
 }
 
 // maxListed bounds the disagreements that are listed.
@@ -112,21 +147,30 @@ const maxListed = 50
 // that of ctx or of the judge's process.
 func Run(ctx context.Context, sets []Set, cfg Config, progress func(done int)) (*Report, error) {
 	r := &Report{Refused: []Refusal{}, Disagreements: []Disagreement{}, Slowest: []Slow{}}
+	if cfg.Grow {
+		r.GrowMS = &Quantiles{}
+	}
+	if cfg.Target == grammar.StructuralTag && cfg.Judge != nil {
+		r.ByPredicted = &Quantiles{}
+	}
 	if cfg.Raw {
-		r.RawCompileMS = &Quantiles{}
+		if r.RawCompileMS = (&Quantiles{}); cfg.Grow {
+			r.RawGrowMS = &Quantiles{}
+		}
 	}
 	for i, set := range sets {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := r.set(set, cfg, uint64(i)); err != nil {
+		if err := r.set(ctx, set, cfg, uint64(i)); err != nil {
 			return nil, err
 		}
 		progress(i + 1)
 	}
-	r.CompileMS.settle()
-	if cfg.Raw {
-		r.RawCompileMS.settle()
+	for _, q := range []*Quantiles{&r.CompileMS, r.ByPredicted, r.GrowMS, r.RawCompileMS, r.RawGrowMS} {
+		if q != nil {
+			q.settle()
+		}
 	}
 	return r, nil
 }
@@ -137,7 +181,7 @@ func (r *Report) differ(name, text, engine string) {
 	}
 }
 
-func (r *Report) set(set Set, cfg Config, n uint64) error {
+func (r *Report) set(ctx context.Context, set Set, cfg Config, n uint64) error {
 	r.Sets++
 	var held []*grammar.Checked
 	var written []*grammar.Written
@@ -191,7 +235,7 @@ func (r *Report) set(set Set, cfg Config, n uint64) error {
 	if len(held) == 0 {
 		return nil
 	}
-	ask := Ask{ID: set.Name, Engine: cfg.Engine, Seed: int(cfg.Seed + n), Walks: cfg.Walks, MaxTokens: 300, Wander: 0.3}
+	ask := Ask{ID: set.Name, Engine: cfg.Engine, Seed: int(cfg.Seed + n), Walks: cfg.Walks, MaxTokens: 300, Wander: 0.3, Probe: cfg.Probe}
 	var want []bool // of each text: what our reader says
 	var args []string
 	var of []int // the tool of each
@@ -220,7 +264,10 @@ func (r *Report) set(set Set, cfg Config, n uint64) error {
 				r.differ(held[of[i]].Name(), t, map[bool]string{true: "accepts", false: "refuses"}[want[i]])
 			}
 		}
-		return nil
+		if cfg.Llama == nil {
+			return nil
+		}
+		return r.sample(ctx, set.Name, held, written, cfg, cfg.Seed+n)
 	}
 	choice := grammar.Choice{Mode: grammar.Required}
 	switch cfg.Target {
@@ -229,7 +276,8 @@ func (r *Report) set(set Set, cfg Config, n uint64) error {
 	case grammar.JSONSchema: // the arguments alone
 		ask.Accept = args
 	}
-	if err := ask.fill(cfg, held, choice); err != nil {
+	predicted, err := ask.fill(cfg, held, choice)
+	if err != nil {
 		return err
 	}
 	a, err := cfg.Judge.Judge(ask)
@@ -241,7 +289,10 @@ func (r *Report) set(set Set, cfg Config, n uint64) error {
 		return nil
 	}
 	r.CompileMS.all = append(r.CompileMS.all, a.CompileMS)
-	r.Slowest = append(r.Slowest, Slow{Name: set.Name, CompileMS: a.CompileMS})
+	r.Slowest = append(r.Slowest, Slow{set.Name, a.CompileMS, predicted})
+	if predicted > 0 {
+		r.ByPredicted.all = append(r.ByPredicted.all, a.CompileMS/predicted)
+	}
 	slices.SortFunc(r.Slowest, func(a, b Slow) int { return cmp.Compare(b.CompileMS, a.CompileMS) })
 	r.Slowest = r.Slowest[:min(len(r.Slowest), 100)]
 	schema := cfg.Target == grammar.JSONSchema || cfg.Target == grammar.LegacyTag
@@ -255,10 +306,47 @@ func (r *Report) set(set Set, cfg Config, n uint64) error {
 	for _, w := range a.Walks {
 		r.walk(set.Name, held, written, cfg, string(w.Bytes), w.Done, w.Stuck, w.Error)
 	}
+	if cfg.Grow && len(held) > 1 {
+		less := Ask{ID: set.Name, Engine: cfg.Engine}
+		if _, err := less.fill(cfg, held[:len(held)-1], choice); err != nil {
+			return err
+		}
+		if err := r.grow(cfg, Ask{ID: set.Name, Engine: cfg.Engine, After: less.Tag, Tag: ask.Tag}, r.GrowMS); err != nil {
+			return err
+		}
+	}
 	if cfg.Raw {
 		return r.raw(set, cfg)
 	}
 	return nil
+}
+
+// sample judges replies that llama-server writes.
+func (r *Report) sample(ctx context.Context, name string, held []*grammar.Checked, written []*grammar.Written, cfg Config, seed uint64) error {
+	text, err := grammar.Write(cfg.Syntax, held, grammar.Choice{Mode: grammar.Required}, grammar.GBNF)
+	if err != nil {
+		return err
+	}
+	for i := range cfg.Walks {
+		reply, done, err := cfg.Llama.Reply(ctx, text.Text, seed+uint64(i))
+		var refused *LlamaError
+		if errors.As(err, &refused) {
+			r.differ(name, "", refused.Error())
+			return nil
+		} else if err != nil {
+			return err
+		}
+		r.walk(name, held, written, cfg, reply, done, false, "")
+	}
+	return nil
+}
+
+func (r *Report) grow(cfg Config, ask Ask, into *Quantiles) error {
+	a, err := cfg.Judge.Judge(ask)
+	if err == nil && a.OK {
+		into.all = append(into.all, a.CompileMS)
+	}
+	return err
 }
 
 // walk judges a reply that the engine wrote.
@@ -294,19 +382,20 @@ func (r *Report) walk(name string, held []*grammar.Checked, written []*grammar.W
 	}
 }
 
-func (a *Ask) fill(cfg Config, held []*grammar.Checked, choice grammar.Choice) error {
+// fill writes the tools. For a structural tag it predicts the milliseconds.
+func (a *Ask) fill(cfg Config, held []*grammar.Checked, choice grammar.Choice) (predicted float64, err error) {
 	switch cfg.Target {
 	case grammar.StructuralTag:
 		e, err := grammar.Tag(cfg.Syntax, held, choice, cfg.Version)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		a.Tag = append(append([]byte(`{"type":"structural_tag","format":`), e.Format...), '}')
-		return nil
+		return e.CompileMS, nil
 	}
 	t, err := grammar.Write(cfg.Syntax, held, choice, cfg.Target)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	switch cfg.Target {
 	case grammar.Lark:
@@ -318,57 +407,71 @@ func (a *Ask) fill(cfg Config, held []*grammar.Checked, choice grammar.Choice) e
 	case grammar.JSONSchema:
 		a.Schema = json.RawMessage(t.Text)
 	default:
-		return fmt.Errorf("%s takes no %s", cfg.Engine, cfg.Target)
+		return 0, fmt.Errorf("%s takes no %s", cfg.Engine, cfg.Target)
 	}
-	return nil
+	return 0, nil
+}
+
+// rawTag is what a client would send: the schemas themselves in tags.
+func rawTag(tools []grammar.Tool, s grammar.Syntax) (json.RawMessage, error) {
+	type content struct {
+		Type   string          `json:"type"`
+		Schema json.RawMessage `json:"json_schema"`
+	}
+	type tag struct {
+		Type    string  `json:"type"`
+		Begin   string  `json:"begin"`
+		Content content `json:"content"`
+		End     string  `json:"end"`
+	}
+	var tags []tag
+	for _, t := range tools {
+		tags = append(tags, tag{"tag", s.Begin(t.Name), content{"json_schema", t.Schema}, s.End})
+	}
+	return json.Marshal(map[string]any{"type": "structural_tag", "format": map[string]any{
+		"type": "tags_with_separator", "tags": tags, "separator": s.Separator, "at_least_one": true, "stop_after_first": true,
+	}})
 }
 
 // raw compiles what a client would send: the schema itself in a tag, or the
 // schemas of all tools as alternatives.
 func (r *Report) raw(set Set, cfg Config) error {
 	ask := Ask{ID: set.Name, Engine: cfg.Engine}
+	var err error
 	if cfg.Engine == "xgrammar" {
-		type content struct {
-			Type   string          `json:"type"`
-			Schema json.RawMessage `json:"json_schema"`
-		}
-		type tag struct {
-			Type    string  `json:"type"`
-			Begin   string  `json:"begin"`
-			Content content `json:"content"`
-			End     string  `json:"end"`
-		}
-		var tags []tag
-		for _, t := range set.Tools {
-			tags = append(tags, tag{"tag", cfg.Syntax.Begin(t.Name), content{"json_schema", t.Schema}, cfg.Syntax.End})
-		}
-		raw, err := json.Marshal(map[string]any{"type": "structural_tag", "format": map[string]any{
-			"type": "tags_with_separator", "tags": tags, "separator": cfg.Syntax.Separator, "at_least_one": true, "stop_after_first": true,
-		}})
-		if err != nil {
-			return err
-		}
-		ask.Tag = raw
+		ask.Tag, err = rawTag(set.Tools, cfg.Syntax)
 	} else {
 		var each []json.RawMessage
 		for _, t := range set.Tools {
 			each = append(each, t.Schema)
 		}
-		raw, err := json.Marshal(map[string]any{"anyOf": each})
-		if err != nil {
-			return err
-		}
-		ask.Schema = raw
+		ask.Schema, err = json.Marshal(map[string]any{"anyOf": each})
+	}
+	if err != nil {
+		return err
 	}
 	a, err := cfg.Judge.Judge(ask)
 	if err != nil {
 		return err
 	}
-	if !a.OK {
+	switch {
+	case a.Died:
+		r.RawDied++
+		a.CompileMS = float64(cfg.Judge.Limit.Milliseconds())
+	case !a.OK:
 		r.RawRefused++
 		return nil
 	}
 	r.RawCompileMS.all = append(r.RawCompileMS.all, a.CompileMS)
+	if a.Died {
+		return nil
+	}
+	if n := len(set.Tools); cfg.Grow && n > 1 {
+		if ask.After, err = rawTag(set.Tools[:n-1], cfg.Syntax); err != nil {
+			return err
+		}
+		return r.grow(cfg, ask, r.RawGrowMS)
+	}
 	return nil
 }
 

@@ -3,10 +3,17 @@ package emission
 import (
 	"context"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/toolsidecar/sidecar/grammar"
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 var hermes = grammar.Syntax{
@@ -56,4 +63,67 @@ func TestMiss(t *testing.T) {
 		}
 	}
 	miss(rng, "")
+}
+
+// TestJudgeDies: an engine that dies of a grammar, or is at it for too long, is
+// asked on.
+func TestJudgeDies(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "judge.sh")
+	const lines = `while read -r line; do case $line in
+	*die*) exit 3;;
+	*think*) exec sleep 600;;
+	*) echo '{"ok":true,"compile_ms":1}';;
+esac; done`
+	if err := os.WriteFile(script, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j, err := StartJudge(context.Background(), "sh", script, "")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer j.Close()
+	for _, tt := range []struct {
+		id   string
+		died bool
+	}{{"a", false}, {"die", true}, {"b", false}, {"think", true}, {"c", false}} {
+		if j.Limit = 0; tt.id == "think" {
+			j.Limit = 50 * time.Millisecond
+		}
+		if a, err := j.Judge(Ask{ID: tt.id}); err != nil || a.Died != tt.died || a.OK == tt.died {
+			t.Errorf("%s: %+v, %v", tt.id, a, err)
+		}
+	}
+	if dead, err := StartJudge(context.Background(), "sh", script, ""); err == nil {
+		if _, err := dead.Judge(Ask{ID: "die"}); err == nil {
+			t.Error("a judge that never answered is asked on")
+		}
+	}
+}
+
+// TestSample judges what a llama-server writes.
+func TestSample(t *testing.T) {
+	const right = "<tool_call>\n{\"name\": \"t\", \"arguments\": {\"n\":7}}\n</tool_call>"
+	replies := map[string]string{
+		"right":   `{"content":` + string(jsontext.AppendString(nil, right)) + `,"stop_type":"eos"}`,
+		"cut":     `{"content":"<tool_call>\n{","stop_type":"limit"}`,
+		"wrong":   `{"content":` + string(jsontext.AppendString(nil, strings.Replace(right, "7", "17", 1))) + `,"stop_type":"eos"}`,
+		"no call": `{"content":"hello","stop_type":"eos"}`,
+	}
+	var reply string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if reply == "refused" {
+			http.Error(w, "failed to parse grammar", http.StatusBadRequest)
+			return
+		}
+		w.Write([]byte(replies[reply]))
+	}))
+	defer s.Close()
+	set := Set{Name: "t", Tools: []grammar.Tool{{Name: "t", Schema: []byte(`{"properties":{"n":{"type":"integer","minimum":0,"maximum":9}},"required":["n"]}`)}}}
+	for name, want := range map[string]struct{ finished, differ int }{"right": {1, 0}, "cut": {0, 0}, "wrong": {1, 1}, "no call": {1, 1}, "refused": {0, 1}} {
+		reply = name
+		r, err := Run(t.Context(), []Set{set}, Config{Target: grammar.GBNF, Syntax: hermes, Walks: 1, Llama: &Llama{URL: s.URL + "/"}}, func(int) {})
+		if err != nil || r.Finished != want.finished || r.JudgeDisagreements != want.differ {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
 }

@@ -44,8 +44,9 @@ func BenchmarkFirstAnswer(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			cfg := Config{Vocabulary: v, Compile: func(c Case) (*token.Grammar, error) {
-				return accept.Tokens(context.Background(), v, c.Schema, accept.Options{Formats: true}, 0)
+			cfg := Config{Vocabulary: v, Compile: func(c Case) (*Language, error) {
+				g, err := accept.Tokens(context.Background(), v, c.Schema, accept.Options{Formats: true}, 0)
+				return &Language{Grammar: g}, err
 			}}
 			var r *Report
 			for b.Loop() {

@@ -14,18 +14,30 @@ import (
 	"slices"
 	"time"
 
+	"github.com/toolsidecar/sidecar/bench/quantile"
 	"github.com/toolsidecar/sidecar/grammar/token"
 )
 
 // Config says what is measured.
 type Config struct {
 	Vocabulary *token.Vocabulary
-	// Compile is from schema bytes to grammar. An error that is a *Refused
-	// names the place.
-	Compile func(Case) (*token.Grammar, error)
+	// Compile is from schema bytes to grammar. An error that has Place, as those
+	// of the packages grammar and accept do, names the place.
+	Compile func(Case) (*Language, error)
 	// Answers is how many answers are timed over a fresh grammar: valid
 	// instances in turn, else invalid ones. 0 is 1.
 	Answers int
+}
+
+// A Language is what a schema was compiled to.
+type Language struct {
+	*token.Grammar
+	// Narrow: it is some of what the schema says, so that a valid instance may
+	// lie outside.
+	Narrow bool
+	// Wider are the places and keywords that it leaves to a check afterwards, so
+	// that an invalid instance may lie inside.
+	Wider []string
 }
 
 // Refused is a schema that isn't compiled.
@@ -36,13 +48,20 @@ type Refused struct {
 	Reason  string `json:"reason"`
 }
 
-func (r *Refused) Error() string { return r.Path + ": " + r.Keyword + ": " + r.Reason }
-
-// Wrong is an instance that is judged against its label.
+// Wrong is an instance that is judged against its label, and not as the language
+// says of itself.
 type Wrong struct {
 	File  string `json:"file"`
 	Test  int    `json:"test"`
 	Valid bool   `json:"valid"`
+}
+
+// Known is an instance that is judged against its label as the language says of
+// itself: it is narrower than the schema, or wider.
+type Known struct {
+	File    string   `json:"file"`
+	Test    int      `json:"test"`
+	Reasons []string `json:"reasons,omitempty"` // why it is wider
 }
 
 // A Report is what was found.
@@ -51,7 +70,7 @@ type Report struct {
 	Schemas      int       `json:"schemas"`
 	Compiled     int       `json:"compiled"`
 	Refused      []Refused `json:"refused"`
-	SchemasRight int       `json:"schemas_right"` // compiled, and no instance judged wrong
+	SchemasRight int       `json:"schemas_right"` // compiled, and no instance in wrong
 	Valid        struct {
 		Accepted int `json:"accepted"`
 		Rejected int `json:"rejected"`
@@ -66,6 +85,8 @@ type Report struct {
 	Masks      int     `json:"masks"` // timed for mask_us
 	Memory     Memory  `json:"memory_bytes"`
 	Wrong      []Wrong `json:"wrong"`
+	Narrower   []Known `json:"narrower,omitempty"` // valid and outside
+	Wider      []Known `json:"wider,omitempty"`    // invalid and inside
 
 	Peers map[string]*Report `json:"peers,omitempty"`
 }
@@ -102,9 +123,9 @@ func Run(cfg Config, cases []Case) (*Report, error) {
 			return nil, fmt.Errorf("%s: %w", cases[i].File, err)
 		}
 	}
-	r.CompileUS, r.MaskUS = spread(m.compile), spread(m.cold)
+	r.CompileUS, r.MaskUS = SpreadOf(m.compile), SpreadOf(m.cold)
 	r.Masks = len(m.cold)
-	r.WarmMaskUS = Warm{P50: spread(m.pointer).P50, Copy: spread(m.copies).P50, Memcpy: spread(m.memcpy).P50}
+	r.WarmMaskUS = Warm{P50: SpreadOf(m.pointer).P50, Copy: SpreadOf(m.copies).P50, Memcpy: SpreadOf(m.memcpy).P50}
 	if r.Compiled > 0 {
 		r.Memory.Avg /= r.Compiled
 	}
@@ -146,12 +167,12 @@ func (m *measurement) measure(c *Case) error {
 			break
 		}
 		at := order[i%len(order)]
-		if verdicts[at], cold, err = m.walk(g, ids[at], cold); err != nil {
+		if verdicts[at], cold, err = m.walk(g.Grammar, ids[at], cold); err != nil {
 			return m.refuse(c, err)
 		}
 	}
 	for i := range c.Tests {
-		if verdicts[i], _, err = m.walk(g, ids[i], nil); err != nil {
+		if verdicts[i], _, err = m.walk(g.Grammar, ids[i], nil); err != nil {
 			return m.refuse(c, err)
 		}
 	}
@@ -172,7 +193,13 @@ func (m *measurement) measure(c *Case) error {
 		default:
 			r.Invalid.Rejected++
 		}
-		if t.Valid != verdicts[i] {
+		switch {
+		case t.Valid == verdicts[i]:
+		case t.Valid && g.Narrow:
+			r.Narrower = append(r.Narrower, Known{File: c.File, Test: i})
+		case !t.Valid && len(g.Wider) > 0:
+			r.Wider = append(r.Wider, Known{c.File, i, g.Wider})
+		default:
 			right = false
 			r.Wrong = append(r.Wrong, Wrong{c.File, i, t.Valid})
 		}
@@ -181,18 +208,19 @@ func (m *measurement) measure(c *Case) error {
 		r.SchemasRight++
 	}
 	if len(order) > 0 {
-		return m.warm(g, ids[order[0]])
+		return m.warm(g.Grammar, ids[order[0]])
 	}
 	return nil
 }
 
 func (m *measurement) refuse(c *Case, err error) error {
-	var r *Refused
-	if !errors.As(err, &r) {
-		r = &Refused{Reason: err.Error()}
+	why := Refused{File: c.File, Reason: err.Error()}
+	var at interface {
+		Place() (path, keyword, reason string)
 	}
-	why := *r
-	why.File = c.File
+	if errors.As(err, &at) {
+		why.Path, why.Keyword, why.Reason = at.Place()
+	}
 	m.report.Refused = append(m.report.Refused, why)
 	return nil
 }
@@ -301,7 +329,8 @@ func Tokens(v *token.Vocabulary, text []byte) []int32 {
 	return ids
 }
 
-func spread(ds []time.Duration) Spread {
+// SpreadOf is the distribution of times; zero of none.
+func SpreadOf(ds []time.Duration) Spread {
 	if len(ds) == 0 {
 		return Spread{}
 	}
@@ -312,6 +341,6 @@ func spread(ds []time.Duration) Spread {
 		sum += d
 	}
 	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
-	at := func(q int) float64 { return us(ds[min(len(ds)-1, len(ds)*q/100)]) }
-	return Spread{us(sum) / float64(len(ds)), at(50), at(90), at(99), us(ds[len(ds)-1])}
+	at := func(q float64) float64 { return us(quantile.Of(ds, q)) }
+	return Spread{us(sum) / float64(len(ds)), at(.5), at(.9), at(.99), at(1)}
 }

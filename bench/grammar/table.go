@@ -77,7 +77,8 @@ func digits(x float64) int {
 	return 3
 }
 
-// reasons lists what was refused and what was judged wrong, the first twenty.
+// reasons lists what was refused, where the language is wider, and what was
+// judged wrong, the first twenty of each.
 func reasons(b *strings.Builder, r *Report) {
 	const most = 20
 	for i, x := range r.Refused {
@@ -86,6 +87,16 @@ func reasons(b *strings.Builder, r *Report) {
 			break
 		}
 		fmt.Fprintf(b, "refused %s: %s\n", x.File, strings.TrimPrefix(strings.Join(slices.DeleteFunc([]string{x.Path, x.Keyword, x.Reason}, func(s string) bool { return s == "" }), ": "), ": "))
+	}
+	if n := len(r.Narrower); n > 0 {
+		fmt.Fprintf(b, "narrower, as it is meant to be: %d valid instances lie outside, the first %s: test %d\n", n, r.Narrower[0].File, r.Narrower[0].Test)
+	}
+	for i, x := range r.Wider {
+		if i == most {
+			fmt.Fprintf(b, "and %d more wider\n", len(r.Wider)-most)
+			break
+		}
+		fmt.Fprintf(b, "wider %s: test %d; left to the check: %s\n", x.File, x.Test, strings.Join(x.Reasons[:min(len(x.Reasons), 3)], "; "))
 	}
 	for i, x := range r.Wrong {
 		if i == most {

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/toolsidecar/sidecar/bench/quantile"
 )
 
 // Config says what is measured.
@@ -100,17 +102,12 @@ func measure(ctx context.Context, cfg Config, size int, engine, through string) 
 	slices.Sort(diff)
 	row := Row{
 		Bytes: size, Stream: cfg.Stream, Pairs: cfg.Pairs,
-		DirectP50: quantile(direct, 0.50), DirectP99: quantile(direct, 0.99),
-		ThroughP50: quantile(behind, 0.50), ThroughP99: quantile(behind, 0.99),
-		PairedP50: quantile(diff, 0.50),
+		DirectP50: quantile.Of(direct, 0.50), DirectP99: quantile.Of(direct, 0.99),
+		ThroughP50: quantile.Of(behind, 0.50), ThroughP99: quantile.Of(behind, 0.99),
+		PairedP50: quantile.Of(diff, 0.50),
 	}
 	row.AddedP50, row.AddedP99 = row.ThroughP50-row.DirectP50, row.ThroughP99-row.DirectP99
 	return row, nil
-}
-
-// quantile is the nearest-rank quantile of sorted values.
-func quantile(sorted []float64, q float64) float64 {
-	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
 // A caller sends one request again and again on one connection.

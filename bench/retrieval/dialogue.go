@@ -19,18 +19,21 @@ type Policy struct {
 // Policies are compared by [Replay]: always the four best, and windows and margins
 // around the default.
 func Policies() []Policy {
-	always := retrieval.SelectConfig{Tools: 4, Window: -1, Margin: -1, Floor: -1, Near: -1}
+	always := retrieval.SelectConfig{Tools: 4, Window: -1, Margin: -1, Floor: -1, Near: -1, Weak: -1}
 	out := []Policy{{"always 4, of which only the called stay", always, true}, {"always 4 new ones", always, false}}
 	for _, x := range []struct {
-		window int
-		margin float64
-	}{{4, -1}, {4, 0.2}, {5, -1}, {5, 0.2}, {6, -1}, {6, 0.3}, {0, 0}, {6, 0.1}, {8, 0.2}} {
-		p := Policy{Name: fmt.Sprintf("window %d, margin %.1f", x.window, x.margin), Select: retrieval.SelectConfig{Window: x.window, Margin: x.margin}}
-		switch {
-		case x.window == 0:
+		window       int
+		margin, weak float64
+	}{{4, -1, -1}, {4, 0.2, -1}, {6, -1, -1}, {6, 0.3, -1}, {6, 0.2, -1}, {6, 0.1, -1}, {8, 0.2, -1}, {6, 0.2, 0.3}, {0, 0, 0}, {6, 0.2, 0.5}, {8, 0.2, 0.4}} {
+		p := Policy{Name: fmt.Sprintf("window %d", x.window), Select: retrieval.SelectConfig{Window: x.window, Margin: x.margin, Weak: x.weak}}
+		if x.margin > 0 {
+			p.Name += fmt.Sprintf(", margin %.1f", x.margin)
+		}
+		if x.weak > 0 {
+			p.Name += fmt.Sprintf(", weak %.1f", x.weak)
+		}
+		if x.window == 0 {
 			p.Name = "the default"
-		case x.margin < 0:
-			p.Name = fmt.Sprintf("window %d", x.window)
 		}
 		out = append(out, p)
 	}

@@ -3,5 +3,6 @@
 // and how long the choice takes.
 //
 // The files are steps: set.go reads queries, score.go holds the measures,
-// run.go asks the questions.
+// run.go asks the questions, dialogue.go plays whole dialogues, usage.go parts a
+// log from what is asked.
 package retrieval

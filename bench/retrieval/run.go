@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/toolsidecar/sidecar/bench/quantile"
 	"github.com/toolsidecar/sidecar/retrieval"
 )
 
@@ -16,6 +17,7 @@ type Config struct {
 	TokenCap int              // schema tokens of a turn, Core included
 	Core     int              // tokens of the front block, which every turn carries
 	Count    func(string) int // tokens of a text
+	Memory   retrieval.Memory // of earlier calls; nil for none
 }
 
 // A Report holds the figures of one catalog and its queries. Shares are means
@@ -46,12 +48,6 @@ type Tokens struct {
 	InjectedMax int `json:"injected_max"`
 }
 
-// Unlogged is recall@4 of the queries none of whose tools the usage log knows.
-type Unlogged struct {
-	Base      float64 `json:"base"`
-	WithUsage float64 `json:"with_usage"`
-}
-
 // An Outcome is what became of one query.
 type Outcome struct {
 	ID       string   `json:"id"`
@@ -69,11 +65,20 @@ const rankMost = 100
 // within is the key of the recall within a budget of tokens.
 func within(tokens int) string { return fmt.Sprintf("tokens_%d", tokens) }
 
+// indexKind is how an index finds what is near: by comparing all vectors, or by a
+// graph.
+func indexKind(ix *retrieval.Index) string {
+	if ix.Graph() != nil {
+		return "hnsw"
+	}
+	return "exact"
+}
+
 // Run asks every query once unmeasured, then once measured. each, which may be
 // nil, is told every outcome in order.
 func Run(ctx context.Context, ix *retrieval.Index, queries []Query, cfg Config, each func(Outcome)) (*Report, error) {
 	costs := retrieval.NewCosts(ix)
-	r := &Report{Tools: ix.Len(), Queries: len(queries), Recall: map[string]float64{}, All: map[string]float64{}, Index: "exact"}
+	r := &Report{Tools: ix.Len(), Queries: len(queries), Recall: map[string]float64{}, All: map[string]float64{}, Index: indexKind(ix)}
 	r.Tokens.AllSchemas = costs.All(ix, cfg.Count)
 	deep := max(rankMost, slices.Max(cfg.Ks))
 	share, every := make([]mean, len(cfg.Ks)), make([]mean, len(cfg.Ks))
@@ -87,7 +92,9 @@ func Run(ctx context.Context, ix *retrieval.Index, queries []Query, cfg Config, 
 			return nil, ctx.Err()
 		}
 		q := &queries[i]
-		hits = ix.AppendSearch(hits[:0], ix.Segment(q.Messages), deep)
+		query := ix.Segment(q.Messages)
+		query.Memory = cfg.Memory
+		hits = ix.AppendSearch(hits[:0], query, deep)
 		names = names[:0]
 		for _, h := range hits {
 			names = append(names, ix.Tool(h.Tool).Name)
@@ -111,7 +118,7 @@ func Run(ctx context.Context, ix *retrieval.Index, queries []Query, cfg Config, 
 		slim.add(s)
 
 		start := time.Now()
-		turn := choose(ix, q.Messages, room, costs, cfg.Count)
+		turn := choose(ix, q.Messages, room, costs, &cfg)
 		us := float64(time.Since(start).Nanoseconds()) / 1e3
 		micros = append(micros, us)
 		tokens = append(tokens, cfg.Core+turn.Tokens)
@@ -131,19 +138,20 @@ func Run(ctx context.Context, ix *retrieval.Index, queries []Query, cfg Config, 
 	r.Recall[within(cfg.TokenCap)+"_slim"] = slim.percent()
 	slices.Sort(micros)
 	slices.Sort(tokens)
-	r.Latency = Latency{quantile(micros, .5), quantile(micros, .99)}
-	r.Tokens.InjectedP50, r.Tokens.InjectedP95, r.Tokens.InjectedMax = quantile(tokens, .5), quantile(tokens, .95), quantile(tokens, 1)
+	r.Latency = Latency{quantile.Of(micros, .5), quantile.Of(micros, .99)}
+	r.Tokens.InjectedP50, r.Tokens.InjectedP95, r.Tokens.InjectedMax = quantile.Of(tokens, .5), quantile.Of(tokens, .95), quantile.Of(tokens, 1)
 	return r, nil
 }
 
 // choose is one turn as the sidecar takes it: the tools called so far are on view.
-func choose(ix *retrieval.Index, messages []retrieval.Message, room int, costs *retrieval.Costs, count func(string) int) retrieval.Selection {
+func choose(ix *retrieval.Index, messages []retrieval.Message, room int, costs *retrieval.Costs, cfg *Config) retrieval.Selection {
 	q := ix.Segment(messages)
+	q.Memory = cfg.Memory
 	hits := ix.Search(q, chooseAmong+len(q.Called))
 	return retrieval.Select(ix, hits, retrieval.SelectConfig{
 		Tokens: room, Slim: true, Wishes: len(q.Clauses), Costs: costs,
 		Shown: func(name string) bool { return slices.Contains(q.Called, name) },
-	}, count)
+	}, cfg.Count)
 }
 
 // chooseAmong is how many hits a turn is chosen from, beside those on view.

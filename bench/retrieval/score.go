@@ -1,7 +1,6 @@
 package retrieval
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -55,12 +54,4 @@ func (m *mean) percent() float64 {
 		return 0
 	}
 	return math.Round(1e4*m.sum/float64(m.n)) / 100
-}
-
-// quantile of sorted values; 0 of none.
-func quantile[T cmp.Ordered](sorted []T, q float64) (v T) {
-	if len(sorted) == 0 {
-		return v
-	}
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }

@@ -98,7 +98,7 @@ func readQuery(line []byte) (Query, error) {
 		q.Messages = []retrieval.Message{{Role: "user", Text: w.Query}}
 	}
 	for _, m := range w.Messages {
-		text, err := content(m.Content)
+		text, err := Content(m.Content)
 		if err != nil {
 			return q, err
 		}
@@ -123,8 +123,8 @@ func scalar(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// content is the text of a message: a string, null, or the text parts of a list.
-func content(raw json.RawMessage) (string, error) {
+// Content is the text of a message: a string, null, or the text parts of a list.
+func Content(raw json.RawMessage) (string, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return "", nil
 	}

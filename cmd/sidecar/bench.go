@@ -19,7 +19,7 @@ import (
 
 func newBenchCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "Measure the sidecar", Args: noArgs}
-	cmd.AddCommand(newBenchEmissionCmd(), newBenchGrammarCmd(), newBenchPrefixCmd(), newBenchProxyCmd(), newBenchRetrievalCmd())
+	cmd.AddCommand(newBenchEmissionCmd(), newBenchGrammarCmd(), newBenchPrefixCmd(), newBenchProxyCmd(), newBenchRetrievalCmd(), newBenchIndexCmd())
 	return cmd
 }
 

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +24,9 @@ func newBenchEmissionCmd() *cobra.Command {
 		tools, schemas              []string
 		target, judge, family, file string
 		python, script, vocabulary  string
-		version                     string
+		version, llama              string
 		sets, size, every           int
+		limit                       time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "emission",
@@ -33,11 +34,12 @@ func newBenchEmissionCmd() *cobra.Command {
 		Long: `Writes every schema or set of tools in the notation of an engine, reads it back
 and proves it, and lets the real engine judge: texts that can be written, near
 misses of them, and replies that the engine writes at random under its own
-masks. The judge of llama.cpp is our reader of its notation.
+masks. The judge of llama.cpp is our reader of its notation, and with --llama a
+running llama-server, which samples replies under the grammar.
 
 --schemas DIR takes every .json below DIR: a schema, or an object with schema
 and tests, whose data are judged too. --tools FILE is one set, or with --sets
-that many random sets of --size tools.`,
+that many random sets, of 1 to 12 tools unless --size says how many.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := wire.ByName(family)
@@ -51,6 +53,17 @@ that many random sets of --size tools.`,
 			fits := map[string][]string{"xgrammar": {"structural-tag", "regex"}, "llguidance": {"lark", "json-schema", "legacy-tag"}, "llama.cpp": {"gbnf"}, "none": {"structural-tag", "legacy-tag", "gbnf", "lark", "regex", "json-schema"}}
 			if !slices.Contains(fits[judge], target) {
 				return &usageError{fmt.Errorf("bench emission: --judge %s of --target %s", judge, target), "xgrammar judges structural-tag and regex, llguidance lark, json-schema and legacy-tag, llama.cpp gbnf; none judges nothing"}
+			}
+			if judge != "xgrammar" || target != "structural-tag" {
+				if cfg.Probe > 0 || cfg.Grow {
+					return &usageError{fmt.Errorf("bench emission: --probe and --grow ask xgrammar about structural tags"), "leave them out, or give --judge xgrammar --target structural-tag"}
+				}
+			}
+			if llama != "" {
+				if judge != "llama.cpp" {
+					return &usageError{fmt.Errorf("bench emission: --llama beside --judge %s", judge), "give --judge llama.cpp --target gbnf"}
+				}
+				cfg.Llama = &emission.Llama{URL: llama}
 			}
 			cfg.Version = grammar.Engine{Name: "xgrammar", Version: version}
 			var all []emission.Set
@@ -69,6 +82,7 @@ that many random sets of --size tools.`,
 				if cfg.Judge, err = emission.StartJudge(cmd.Context(), python, script, vocabulary); err != nil {
 					return err
 				}
+				cfg.Judge.Limit = limit
 				defer cfg.Judge.Close()
 			}
 			r, err := emission.Run(cmd.Context(), all, cfg, func(done int) {
@@ -86,19 +100,23 @@ that many random sets of --size tools.`,
 	f.StringArrayVar(&tools, "tools", nil, "`FILE` of tools, or demo; may be repeated")
 	f.StringArrayVar(&schemas, "schemas", nil, "`DIR` of schemas; may be repeated")
 	f.IntVar(&every, "every", 1, "take every `N`th schema")
-	f.IntVar(&sets, "sets", 0, "random sets of --size tools; 0 for one set of all")
-	f.IntVar(&size, "size", 8, "tools of a random set")
+	f.IntVar(&sets, "sets", 0, "random sets of tools; 0 for one set of all")
+	f.IntVar(&size, "size", 0, "tools of a random set; 0 for 1 to 12")
 	f.StringVar(&target, "target", "structural-tag", "what to write: structural-tag, legacy-tag, gbnf, lark, regex or json-schema")
 	f.StringVar(&judge, "judge", "xgrammar", "xgrammar, llguidance, llama.cpp or none")
 	f.StringVar(&family, "family", "hermes", "model family, which says how a call is written")
 	f.StringVar(&version, "xgrammar", "0.2.8", "`VERSION` of xgrammar that tags are written for")
 	f.IntVar(&cfg.Derived, "texts", 6, "texts made up for each tool, and as many near misses")
 	f.IntVar(&cfg.Walks, "walks", 2, "replies that the engine writes at random")
+	f.IntVar(&cfg.Probe, "probe", 0, "allowed tokens that each step of a reply tries, of xgrammar")
+	f.BoolVar(&cfg.Grow, "grow", false, "compile each set again after the set without its last tool, of xgrammar")
 	f.BoolVar(&cfg.Raw, "raw", false, "compile the schemas as they are, too")
+	f.DurationVar(&limit, "limit", time.Minute, "how long an engine may work on one grammar, its texts and replies")
 	f.Uint64Var(&cfg.Seed, "seed", 1, "of texts and sets")
 	f.StringVar(&python, "python", ".venv/judges/bin/python", "interpreter that has the engines (make .venv/judges)")
 	f.StringVar(&script, "script", "tools/grammar_judge.py", "the judge's script")
 	f.StringVar(&vocabulary, "tokenizer", ".cache/qwen3/tokenizer.json", "tokenizer.json of the judge (make .cache/qwen3)")
+	f.StringVar(&llama, "llama", "", "`URL` of a running llama-server (tools/serve.sh llama tiny PORT)")
 	f.StringVar(&file, "json", "", "write the report to `FILE` (- for standard output)")
 	return cmd
 }
@@ -165,19 +183,10 @@ func toolSets(cmd *cobra.Command, sources []string, sets, size int, seed uint64)
 	if sets == 0 {
 		return []emission.Set{{Name: "all", Tools: tools}}, nil
 	}
-	if size < 1 || size > len(tools) {
+	if size < 0 || size > len(tools) {
 		return nil, &usageError{fmt.Errorf("bench emission: --size %d of %d tools", size, len(tools)), "give a smaller size"}
 	}
-	rng := rand.New(rand.NewPCG(seed, 6))
-	var out []emission.Set
-	for i := range sets {
-		set := emission.Set{Name: fmt.Sprint("set ", i+1)}
-		for _, k := range rng.Perm(len(tools))[:size] {
-			set.Tools = append(set.Tools, tools[k])
-		}
-		out = append(out, set)
-	}
-	return out, nil
+	return emission.Draw(tools, sets, size, seed), nil
 }
 
 func printEmission(cmd *cobra.Command, r *emission.Report, cfg emission.Config, file string) error {
@@ -209,11 +218,20 @@ func printEmission(cmd *cobra.Command, r *emission.Report, cfg emission.Config, 
 	} {
 		fmt.Fprintf(&b, "  %-26s %9s\n", row.name, thousands(row.n))
 	}
-	if cfg.Judge != nil {
-		fmt.Fprintf(&b, "  %-26s p50 %.1f  p99 %.1f  max %.0f\n", "engine compile, ms", r.CompileMS.P50, r.CompileMS.P99, r.CompileMS.Max)
+	for _, row := range []struct {
+		name string
+		q    *emission.Quantiles
+	}{{"engine compile, ms", &r.CompileMS}, {"one tool more", r.GrowMS}, {"of the schemas themselves", r.RawCompileMS}, {"one tool more", r.RawGrowMS}} {
+		if cfg.Judge != nil && row.q != nil {
+			fmt.Fprintf(&b, "  %-26s p50 %.1f  p99 %.1f  max %.0f\n", row.name, row.q.P50, row.q.P99, row.q.Max)
+		}
+	}
+	if q := r.ByPredicted; q != nil {
+		fmt.Fprintf(&b, "  %-26s p1 %.2f  p50 %.2f  p99 %.2f  max %.1f\n", "by what was predicted", q.P1, q.P50, q.P99, q.Max)
 	}
 	if r.RawCompileMS != nil {
-		fmt.Fprintf(&b, "  %-26s p50 %.1f  p99 %.1f  max %.0f, %d refused\n", "of the schemas themselves", r.RawCompileMS.P50, r.RawCompileMS.P99, r.RawCompileMS.Max, r.RawRefused)
+		fmt.Fprintf(&b, "  %-26s %9s\n", "schemas refused by it", thousands(r.RawRefused))
+		fmt.Fprintf(&b, "  %-26s %9s\n", "without an answer", thousands(r.RawDied))
 	}
 	for i, x := range r.Refused {
 		if i == 10 {

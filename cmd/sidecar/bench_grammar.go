@@ -40,7 +40,11 @@ grammar, each mask written out; warm_mask_us of masks that are known. Let the
 machine be idle.
 
 A file of --schemas is {schema, tests:[{valid,data}]}; one of --suite has the
-official form, and remotes beside the tests are given as documents.`,
+official form, and remotes beside the tests are given as documents.
+
+What a model is held to (--language gen) is narrower than the schema by design,
+and where its reasons say so wider. Instances judged against their label for that
+are listed as narrower and wider, not as wrong.`,
 		Example: `  sidecar bench grammar --schemas schemas/ --subset BFCL --json report.json
   sidecar bench grammar --suite JSON-Schema-Test-Suite/tests/draft7`,
 		Args: noArgs,
@@ -138,7 +142,7 @@ func (b *grammarBench) run(cmd *cobra.Command) error {
 	return b.write(cmd, all)
 }
 
-func (b *grammarBench) measure(cmd *cobra.Command, v *token.Vocabulary, path string, compile func(grammarbench.Case) (*token.Grammar, error), cases []grammarbench.Case) (*grammarbench.Report, error) {
+func (b *grammarBench) measure(cmd *cobra.Command, v *token.Vocabulary, path string, compile func(grammarbench.Case) (*grammarbench.Language, error), cases []grammarbench.Case) (*grammarbench.Report, error) {
 	r, err := grammarbench.Run(grammarbench.Config{Vocabulary: v, Compile: compile, Answers: b.answers}, cases)
 	if err == nil && b.peers {
 		r.Peers, err = grammarbench.Peers(cmd.Context(), ".", "", v, path, cases, cmd.ErrOrStderr())
@@ -210,14 +214,14 @@ func draftOf(name string) (accept.Draft, error) {
 }
 
 // compiler is how a language is compiled.
-func (b *grammarBench) compiler(ctx context.Context, v *token.Vocabulary, documents map[string][]byte) (func(grammarbench.Case) (*token.Grammar, error), error) {
+func (b *grammarBench) compiler(ctx context.Context, v *token.Vocabulary, documents map[string][]byte) (func(grammarbench.Case) (*grammarbench.Language, error), error) {
 	draft, err := draftOf(b.draft)
 	if err != nil {
 		return nil, err
 	}
 	switch b.language {
 	case "accept":
-		return func(c grammarbench.Case) (*token.Grammar, error) {
+		return func(c grammarbench.Case) (*grammarbench.Language, error) {
 			o := accept.Options{Draft: draft, Formats: b.formats && c.Formats, Documents: documents}
 			if b.draft == "" && c.Draft != "" {
 				d, err := draftOf(strings.TrimPrefix(c.Draft, "draft"))
@@ -227,27 +231,24 @@ func (b *grammarBench) compiler(ctx context.Context, v *token.Vocabulary, docume
 				o.Draft = d
 			}
 			g, err := accept.Tokens(ctx, v, c.Schema, o, 0)
-			var no *accept.RefusedError
-			if errors.As(err, &no) {
-				return nil, &grammarbench.Refused{Path: no.Path, Keyword: no.Keyword, Reason: no.Reason}
-			}
-			return g, err
+			return &grammarbench.Language{Grammar: g}, err
 		}, nil
 	case "gen":
-		return func(c grammarbench.Case) (*token.Grammar, error) {
+		return func(c grammarbench.Case) (*grammarbench.Language, error) {
 			checked, err := grammar.Compile(grammar.Tool{Name: c.File, Schema: c.Schema}, grammar.Open)
 			if err != nil {
-				var at *grammar.SchemaError
-				if errors.As(err, &at) {
-					return nil, &grammarbench.Refused{Path: at.Loc, Reason: at.Msg}
-				}
 				return nil, err
 			}
 			a, err := checked.Automaton()
 			if err != nil {
 				return nil, err
 			}
-			return token.New(v, 0, a.Source)
+			g, err := token.New(v, 0, a.Source)
+			wider := checked.Reasons()
+			if b.formats && c.Formats { // annotations to it
+				wider = append(wider, checked.Undecided()...)
+			}
+			return &grammarbench.Language{Grammar: g, Narrow: true, Wider: wider}, err
 		}, nil
 	}
 	return nil, &usageError{fmt.Errorf("bench grammar: --language %s", b.language), "give accept or gen"}

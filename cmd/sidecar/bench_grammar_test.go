@@ -33,6 +33,12 @@ func TestBenchGrammar(t *testing.T) {
 		CompileUS         struct{ P50, P90, P99, Max float64 }      `json:"compile_us"`
 		MaskUS            struct{ Avg, P50, P90, P99, Max float64 } `json:"mask_us"`
 		WarmMaskUS        struct{ P50 float64 }                     `json:"warm_mask_us"`
+		Narrower, Wider   []struct {
+			File    string
+			Test    int
+			Reasons []string
+		}
+		Wrong []struct{ File string }
 	}
 	run := func(args ...string) string {
 		t.Helper()
@@ -42,6 +48,7 @@ func TestBenchGrammar(t *testing.T) {
 			t.Fatalf("%v: %v", args, err)
 		}
 		raw, err := os.ReadFile(file)
+		r.Narrower, r.Wider = nil, nil // left out where there are none
 		if err == nil {
 			err = json.Unmarshal(raw, &r)
 		}
@@ -66,6 +73,27 @@ func TestBenchGrammar(t *testing.T) {
 	run("--schemas", filepath.Join(dir, "schemas"), "--subset", "a", "--formats=false", "--answers", "3")
 	if r.Schemas != 1 || r.SchemasRight != 0 || r.Invalid.Accepted != 1 {
 		t.Errorf("one folder, no formats: %+v", r)
+	}
+
+	// What a model is held to is narrower by design, and wider where it says so.
+	write("gen/keys.json", `{"schema":{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}}},"tests":[{"valid":true,"data":{"a":1,"b":2}},{"valid":true,"data":{"b":1,"a":2}},{"valid":false,"data":{"a":""}}]}`)
+	write("gen/unique.json", `{"schema":{"type":"object","properties":{"a":{"type":"array","items":{"type":"integer"},"uniqueItems":true}}},"tests":[{"valid":true,"data":{"a":[1,2]}},{"valid":false,"data":{"a":[1,1]}}]}`)
+	write("gen/date.json", `{"schema":{"type":"object","properties":{"a":{"type":"string","format":"hostname"}}},"tests":[{"valid":false,"data":{"a":"-"}}]}`)
+	write("gen/lying.json", `{"schema":{"type":"object","properties":{"a":{"type":"integer"}}},"tests":[{"valid":false,"data":{"a":1}}]}`)
+	write("gen/string.json", `{"schema":{"type":"string"},"tests":[{"valid":true,"data":""}]}`)
+	write("gen/pattern.json", `{"schema":{"type":"object","properties":{"a":{"pattern":"(a)\\1"}}},"tests":[]}`)
+	out = run("--schemas", filepath.Join(dir, "gen"), "--language", "gen")
+	if r.Schemas != 6 || r.Compiled != 4 || r.SchemasRight != 3 || r.Valid.Rejected != 1 || r.Invalid.Accepted != 3 {
+		t.Errorf("gen: %+v", r)
+	}
+	if len(r.Narrower) != 1 || r.Narrower[0].File != "keys.json" || r.Narrower[0].Test != 1 || len(r.Wider) != 2 || r.Wider[0].File != "date.json" || r.Wider[1].File != "unique.json" || len(r.Wider[1].Reasons) != 1 || len(r.Wrong) != 1 || r.Wrong[0].File != "lying.json" {
+		t.Errorf("gen: narrower %v, wider %v, wrong %v", r.Narrower, r.Wider, r.Wrong)
+	}
+	if len(r.Refused) != 2 || r.Refused[0].Path != "/properties/a" || r.Refused[0].Keyword != "pattern" || r.Refused[1].Path != "" || r.Refused[1].Keyword != "type" {
+		t.Errorf("gen: refused %+v", r.Refused)
+	}
+	if !strings.Contains(out, "wider unique.json: test 1; left to the check: #/properties/a/uniqueItems") || !strings.Contains(out, "the first keys.json: test 1") {
+		t.Error(out)
 	}
 
 	write("suite/tests/draft7/x.json", `[{"schema":{"$ref":"http://localhost:1234/n.json"},"tests":[{"valid":true,"data":1},{"valid":false,"data":"x"}]},

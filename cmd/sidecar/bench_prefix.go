@@ -117,7 +117,7 @@ func (f *benchPrefixFlags) run(ctx context.Context, stdout, out, log io.Writer) 
 		}
 		defer stop()
 	}
-	client := &http.Client{Timeout: f.timeout, Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	client := &http.Client{Timeout: f.timeout, Transport: &engine.Connections{Transport: http.DefaultTransport.(*http.Transport).Clone()}}
 	defer client.CloseIdleConnections()
 	prober := &engine.Prober{Client: client, Base: url, Family: f.family, Tokenizer: vocabulary, Text: true}
 	info, err := prober.Probe(ctx)

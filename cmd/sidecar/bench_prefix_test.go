@@ -10,12 +10,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolsidecar/sidecar/internal/racetest"
 	"github.com/toolsidecar/sidecar/internal/simengine"
 )
 
 // TestBenchPrefix: in token-in mode a loop finds all of its prompts in the simulated
 // engine's cache, and computes a fraction of what the ways without the sidecar do.
 func TestBenchPrefix(t *testing.T) {
+	if racetest.Enabled {
+		t.Skip("one request after the other: TestTokenInLoop shows the race detector the same")
+	}
 	file := filepath.Join(t.TempDir(), "prefix.json")
 	var out bytes.Buffer
 	cmd := newBenchPrefixCmd()

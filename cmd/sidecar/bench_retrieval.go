@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,8 +30,12 @@ type retrievalFlags struct {
 	tokenCap   int
 	vocabulary string
 	embedder   embedder.Config
+	index      string
+	indexCache string
+	grow       int
 	json       string
 	perQuery   string
+	usageSplit int64
 }
 
 func newBenchRetrievalCmd() *cobra.Command {
@@ -44,7 +49,11 @@ tools that the query is known to need.
 A line of the queries file holds "query", a text, or "messages", the
 conversation so far in OpenAI's form, and "gold", the names of the tools needed
 next, or "gold_any", a list of alternatives a step. Queries that need a tool
-which the catalog lacks are left out. Shares are means over queries in percent.`,
+which the catalog lacks are left out. Shares are means over queries in percent.
+
+With --usage-split, half of the dialogues are taken for a log of calls, which a
+usage memory learns, and the other half is asked. "unlogged" are the queries none
+of whose tools the log has, without and with the memory.`,
 		Example: `  sidecar bench retrieval --catalog catalog.jsonl --queries queries.jsonl
   sidecar bench retrieval --catalog catalog.jsonl --names subset.txt --queries queries.jsonl --json - --per-query ranks.jsonl`,
 		Args: noArgs,
@@ -57,9 +66,11 @@ which the catalog lacks are left out. Shares are means over queries in percent.`
 	f.IntSliceVar(&o.ks, "k", []int{1, 4, 8}, "places of the ranking that count")
 	f.IntVar(&o.tokenCap, "token-cap", 1200, "schema tokens of a turn, the front block included")
 	f.StringVar(&o.vocabulary, "tokenizer", "", "tokenizer.json or *.tiktoken `FILE` to count schema tokens with (default: Qwen3)")
-	f.StringVar(&o.embedder.URL, "embedder", "", "`URL` of an OpenAI-compatible /v1/embeddings to take vectors from (default: the table in the program)")
-	f.StringVar(&o.embedder.Model, "embedder-model", "", "model `NAME` for --embedder")
-	f.StringVar(&o.embedder.Dir, "embedder-cache", "", "`DIR` that keeps its vectors between runs")
+	embedderFlags(cmd, &o.embedder)
+	f.Int64Var(&o.usageSplit, "usage-split", 0, "learn from one half of the dialogues, drawn by `SEED`, and ask the other")
+	f.StringVar(&o.index, "index", "auto", "how near tools are found: scan or exact (all vectors), hnsw (a graph) or auto (the graph from 10,000 tools on)")
+	f.StringVar(&o.indexCache, "index-cache", "", "`DIR` that keeps the graph between runs")
+	f.IntVar(&o.grow, "grow", 0, "add seeded variants of the tools until there are `N`")
 	f.StringVar(&o.json, "json", "", "write the figures to `FILE`; - is standard output")
 	f.StringVar(&o.perQuery, "per-query", "", "write the ranks of every query to `FILE`, JSON lines; - is standard output")
 	return cmd
@@ -73,6 +84,10 @@ func (o *retrievalFlags) check() error {
 		return &usageError{errors.New("bench retrieval: no --queries"), "give the judged queries, as in --queries queries.jsonl"}
 	case o.tokenCap < 1:
 		return &usageError{fmt.Errorf("bench retrieval: --token-cap %d", o.tokenCap), "give the schema tokens of a turn, 1 or more"}
+	case !slices.Contains([]string{"auto", "scan", "exact", "hnsw"}, o.index):
+		return &usageError{fmt.Errorf("bench retrieval: --index %q", o.index), "give scan, hnsw or auto"}
+	case o.grow < 0 || o.grow > growMost:
+		return &usageError{fmt.Errorf("bench retrieval: --grow %d", o.grow), fmt.Sprintf("give a number of tools up to %d", growMost)}
 	case len(o.ks) == 0:
 		return &usageError{errors.New("bench retrieval: no --k"), "give places, as in --k 1,4,8"}
 	}
@@ -103,6 +118,9 @@ func benchRetrieval(cmd *cobra.Command, o *retrievalFlags) error {
 			return err
 		}
 	}
+	if c, err = grown(c, o.grow); err != nil {
+		return err
+	}
 	queries, err := readQueries(o.queries)
 	if err != nil {
 		return err
@@ -120,12 +138,24 @@ func benchRetrieval(cmd *cobra.Command, o *retrievalFlags) error {
 		return err
 	}
 	if o.embedder.URL != "" {
-		o.embedder.Key = os.Getenv("SIDECAR_EMBEDDER_KEY")
-		if ix, err = embedWith(ctx, cmd.ErrOrStderr(), ix, kept, o.embedder); err != nil {
+		if ix, err = embedWith(ctx, cmd.ErrOrStderr(), "bench retrieval: ", ix, queryTexts(ix, kept), o.embedder); err != nil {
+			return err
+		}
+	}
+	if o.index == "hnsw" || o.index == "auto" && ix.Len() >= retrieval.GraphFrom {
+		if ix, err = withGraph(ctx, cmd.ErrOrStderr(), ix, o.indexCache); err != nil {
 			return err
 		}
 	}
 	cfg := retrievalbench.Config{Ks: o.ks, TokenCap: o.tokenCap, Core: proxy.CoreTokens(ix, o.tokenCap, count.Count), Count: count.Count}
+
+	var split *retrievalbench.Split
+	if cmd.Flags().Changed("usage-split") {
+		if split, err = retrievalbench.NewSplit(ix, kept, o.usageSplit); err != nil {
+			return &usageError{fmt.Errorf("bench retrieval: --usage-split %d: %w", o.usageSplit, err), "give more dialogues, or another seed"}
+		}
+		kept, cfg.Memory = split.Asked, split.Memory
+	}
 
 	each, finish, err := outcomeWriter(cmd.OutOrStdout(), o.perQuery)
 	if err != nil {
@@ -139,36 +169,57 @@ func benchRetrieval(cmd *cobra.Command, o *retrievalFlags) error {
 	if o.json == "-" || o.perQuery == "-" {
 		table = cmd.ErrOrStderr()
 	}
+	if split != nil {
+		r.Unlogged = split.Unlogged()
+	}
 	if err := errors.Join(r.Print(table, cfg), retrievalbench.PrintDialogues(table, ix, kept, cfg)); err != nil {
 		return err
+	}
+	if split != nil {
+		if err := split.Print(table); err != nil {
+			return err
+		}
 	}
 	return fileJSON(cmd.OutOrStdout(), o.json, r)
 }
 
-// embedWith gets the vectors of all tools and queries from a server. The measured
-// time of a choice is without it.
-func embedWith(ctx context.Context, w io.Writer, ix *retrieval.Index, queries []retrievalbench.Query, cfg embedder.Config) (*retrieval.Index, error) {
-	client, err := embedder.New(cfg)
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("bench retrieval: --embedder: %w", err), "give the address of a server, as in --embedder http://127.0.0.1:8081"}
+// growMost bounds --grow: a million tools take some gigabytes.
+const growMost = 1 << 20
+
+// grown is c with variants of its tools, n in all.
+func grown(c *catalog.Catalog, n int) (*catalog.Catalog, error) {
+	if n <= c.Len() {
+		return c, nil
 	}
-	defer client.Close()
-	texts := ix.ToolTexts()
+	tools, err := retrievalbench.Grow(c.Tools(), n, 1)
+	if err != nil {
+		return nil, err
+	}
+	return catalog.New(fmt.Sprintf("%s, grown to %d", c.Name(), n), tools)
+}
+
+// withGraph is ix with the graph of an index cache, or one that is built; w is told
+// how long that took.
+func withGraph(ctx context.Context, w io.Writer, ix *retrieval.Index, dir string) (*retrieval.Index, error) {
+	start := time.Now()
+	g, problem, err := catalog.OpenGraph(ctx, dir, ix)
+	if problem != nil {
+		fmt.Fprintf(w, "sidecar: %v\n", problem)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bench retrieval: %w", err)
+	}
+	fmt.Fprintf(w, "sidecar: graph of %d tools ready in %.1f s\n", g.Len(), time.Since(start).Seconds())
+	return ix.WithGraph(g)
+}
+
+// queryTexts are the texts whose vectors the queries need.
+func queryTexts(ix *retrieval.Index, queries []retrievalbench.Query) (texts []string) {
 	for i := range queries {
 		q := ix.Segment(queries[i].Messages)
 		texts = append(texts, ix.Texts(&q)...)
 	}
-	fmt.Fprintf(w, "sidecar: getting vectors of %d texts\n", len(texts))
-	vectors, err := client.Embed(ctx, texts)
-	if err != nil {
-		return nil, fmt.Errorf("bench retrieval: --embedder %s: %w", cfg.URL, err)
-	}
-	space := &retrieval.Space{Name: cfg.URL, Embed: func(text string) []float32 { return vectors[text] }}
-	for _, v := range vectors {
-		space.Dim = len(v)
-		break
-	}
-	return ix.WithSpace(space)
+	return texts
 }
 
 // fileJSON writes v to a file, to w where the name is -, nowhere where it is

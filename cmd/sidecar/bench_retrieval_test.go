@@ -79,8 +79,54 @@ func TestBenchRetrieval(t *testing.T) {
 	}
 }
 
-func TestBenchRetrievalWithEmbedder(t *testing.T) {
+func TestBenchRetrievalWithGraph(t *testing.T) {
 	catalog, queries, _ := benchFiles(t)
+	cache := t.TempDir()
+	for _, said := range []string{"graph of 60 tools", "is of no use"} {
+		out, errs, err := runBenchRetrieval(t, "--catalog", catalog, "--queries", queries, "--grow", "60", "--index", "hnsw", "--index-cache", cache)
+		if err != nil || !strings.Contains(out, "60 tools, 2 queries, index hnsw") || !strings.Contains(errs, said) {
+			t.Errorf("%v\n%s\n%s", err, out, errs)
+		}
+		files, err := os.ReadDir(cache)
+		if err != nil || len(files) != 1 {
+			t.Fatalf("%v, %v", files, err)
+		}
+		if err := os.Truncate(filepath.Join(cache, files[0].Name()), 100); err != nil { // to be built anew
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestBenchIndex(t *testing.T) {
+	catalog, queries, _ := benchFiles(t)
+	dir := t.TempDir()
+	out, _, err := runCommand(t, "", "bench", "index", "--catalog", catalog, "--queries", queries, "--grow", "80", "--uniform", "50", "--export", dir, "--json", "-")
+	var reports []struct {
+		Vectors int
+		Of      string
+		Recall  float64 `json:"recall10"`
+	}
+	if err != nil || json.Unmarshal([]byte(out), &reports) != nil || len(reports) != 2 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for i, r := range reports {
+		if r.Of != []string{"tools", "uniform"}[i] || r.Vectors != []int{80, 50}[i] || r.Recall != 1 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, "vectors.f32")); err != nil || info.Size() != 8+80*256*4 {
+		t.Errorf("%v", err)
+	}
+	for _, args := range [][]string{{}, {"--catalog", catalog}, {"--catalog", catalog, "--queries", queries, "--grow", "-1"}} {
+		var usage *usageError
+		if _, _, err := runCommand(t, "", append([]string{"bench", "index"}, args...)...); !errors.As(err, &usage) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+// embeddingsServer answers with [vector] of each text until it is told to fail.
+func embeddingsServer(t *testing.T, vector func(text string) string) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in struct{ Input []string }
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
@@ -88,11 +134,17 @@ func TestBenchRetrievalWithEmbedder(t *testing.T) {
 		}
 		var parts []string
 		for i, s := range in.Input {
-			parts = append(parts, fmt.Sprintf(`{"index":%d,"embedding":[%d,1,2]}`, i, len(s)))
+			parts = append(parts, fmt.Sprintf(`{"index":%d,"embedding":%s}`, i, vector(s)))
 		}
 		fmt.Fprintf(w, `{"data":[%s]}`, strings.Join(parts, ","))
 	}))
-	defer server.Close()
+	t.Cleanup(server.Close)
+	return server
+}
+
+func TestBenchRetrievalWithEmbedder(t *testing.T) {
+	catalog, queries, _ := benchFiles(t)
+	server := embeddingsServer(t, func(text string) string { return fmt.Sprintf("[%d,1,2]", len(text)) })
 	if out, _, err := runBenchRetrieval(t, "--catalog", catalog, "--queries", queries, "--embedder", server.URL); err != nil || !strings.Contains(out, "4 tools, 2 queries") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -109,7 +161,8 @@ func TestBenchRetrievalUsage(t *testing.T) {
 		{"--catalog", catalog, "--queries", queries, "--token-cap", "0"}, {"--catalog", catalog, "--queries", "none.jsonl"},
 		{"--catalog", "none.jsonl", "--queries", queries}, {"--catalog", catalog, "--queries", queries, "--names", queries},
 		{"--catalog", catalog, "--queries", queries, "--names", "none.txt"}, {"--catalog", "demo", "--queries", queries},
-		{"--catalog", catalog, "--queries", queries, "--embedder", "nowhere"}, {"--catalog", catalog, "--queries", queries, "more"},
+		{"--catalog", catalog, "--queries", queries, "--embedder", "nowhere"}, {"--catalog", catalog, "--queries", queries, "--index", "tree"},
+		{"--catalog", catalog, "--queries", queries, "--grow", "-1"}, {"--catalog", catalog, "--queries", queries, "more"},
 	} {
 		var usage *usageError
 		if _, _, err := runBenchRetrieval(t, args...); !errors.As(err, &usage) || usage.hint == "" {

@@ -40,7 +40,8 @@ func newImportCmd() *cobra.Command {
 		Short: "Write the tools of OpenAPI descriptions, MCP servers and files as one catalog",
 		Long: `Write the tools of OpenAPI descriptions, MCP servers and files as one catalog:
 one tool a line in OpenAI's shape, canonical bytes, names that are unique and
-that every client takes.
+that every client takes. What a source declares of a tool's risk is kept as
+x-risk.
 
 ` + sourceHint + `.
 The bearer token of a named URL is taken from SIDECAR_CATALOG_TOKEN_NAME.`,
@@ -57,12 +58,13 @@ The bearer token of a named URL is taken from SIDECAR_CATALOG_TOKEN_NAME.`,
 				return err
 			}
 			var b bytes.Buffer
-			for _, t := range c.Tools() {
+			for i := range c.Tools() {
+				t := &c.Tools()[i]
 				if list {
 					fmt.Fprintln(&b, t.Name)
 					continue
 				}
-				b.Write(t.Raw)
+				b.Write(catalog.WithRisk(t))
 				b.WriteByte('\n')
 			}
 			if out == "" || out == "-" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,28 @@ func TestImport(t *testing.T) {
 	if err != nil || len(problems) > 0 || again.Len() != 3 {
 		t.Errorf("what was written can't be read: %v %v", err, problems)
 	}
+
+	// What a source declares of a risk is kept, from one file to the next.
+	api = put("risky.yaml", "openapi: 3.1.0\ninfo: {title: Shop}\npaths:\n  /a:\n    post: {operationId: look, x-risk: A0}\n    delete: {operationId: get_it}\n")
+	list = put("hints.json", `{"tools":[{"name":"frob","inputSchema":{},"annotations":{"readOnlyHint":true}},{"name":"get_plain","inputSchema":{}}]}`)
+	for _, from := range [][]string{{api, list}, {file}} {
+		if _, stderr, err := runCommand(t, "", append([]string{"import", "-o", file}, from...)...); err != nil {
+			t.Fatal(err, stderr)
+		}
+		again, problems, err := catalog.Load(t.Context(), file)
+		if err != nil || len(problems) > 0 {
+			t.Fatal(err, problems)
+		}
+		got := map[string]string{}
+		for i := range again.Tools() {
+			tool := &again.Tools()[i]
+			got[tool.Name] = catalog.Risk(tool.Risk).String()
+		}
+		if want := map[string]string{"look": "A0", "get_it": "A3", "frob": "A0", "get_plain": "none"}; !maps.Equal(got, want) {
+			t.Errorf("declared %v, want %v", got, want)
+		}
+	}
+
 	var usage *usageError
 	if _, _, err := runCommand(t, "", "import"); !errors.As(err, &usage) {
 		t.Errorf("%v", err)

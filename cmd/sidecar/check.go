@@ -37,9 +37,8 @@ byte at which it stops fitting, what was expected there, and the validation
 envelope that a model would be told. INSTANCE is a file, or - for standard
 input, the default.
 
-A bare schema is taken by the letter, by its automaton, and takes any JSON value
-(open world). A tool takes one object, and no keys that it doesn't declare
-(closed world); of it the byte is told where the text stops being JSON.
+A bare schema is taken by the letter and takes any JSON value (open world). A
+tool takes one object, and no keys that it doesn't declare (closed world).
 
 The exit status is 1 if an instance doesn't fit or can't be judged. What the
 schema says and isn't judged, format above all, is named.`,
@@ -89,17 +88,22 @@ schema says and isn't judged, format above all, is named.`,
 				}
 				r.Name = schema
 			}
-			c, err := grammar.Judge(grammar.Tool{Name: r.Name, Schema: raw}, w)
-			if !r.tool && w == grammar.Open {
-				// The envelope's judge reads fewer schemas than the automaton.
-				r.automaton, err = accept.Compile(cmd.Context(), raw, accept.Options{Draft: d, Formats: formats})
-			}
-			if err != nil {
-				return fmt.Errorf("check: can't be judged: %w", err)
-			}
 			r.NotJudged = []string{}
-			if c != nil && (r.automaton == nil || !formats) {
+			if r.tool || w == grammar.Closed {
+				c, err := grammar.JudgeContext(cmd.Context(), grammar.Tool{Name: r.Name, Schema: raw}, w)
+				if err != nil {
+					return fmt.Errorf("check: can't be judged: %w", err)
+				}
+				r.automaton = c.Accept()
 				r.NotJudged = append(r.NotJudged, c.Undecided()...)
+			} else {
+				var err error
+				if r.automaton, err = accept.Compile(cmd.Context(), raw, accept.Options{Draft: d, Formats: formats}); err != nil {
+					return fmt.Errorf("check: can't be judged: %w", err)
+				}
+				if !formats {
+					r.NotJudged = append(r.NotJudged, grammar.Undecided(raw)...)
+				}
 			}
 			if len(args) == 0 {
 				args = []string{"-"}
@@ -110,7 +114,7 @@ schema says and isn't judged, format above all, is named.`,
 				if err != nil {
 					return fmt.Errorf("check: %w", err)
 				}
-				x := r.check(c, path, text)
+				x := r.check(path, text)
 				if x.Verdict != "fits" {
 					bad++
 				}
@@ -174,58 +178,28 @@ type checkReport struct {
 	NotJudged []string      `json:"not_judged"`
 	Results   []checkResult `json:"results"`
 
-	tool      bool
-	automaton *accept.Automaton // judges; nil: the tool's judge does
+	tool      bool              // the instances are arguments: one object
+	automaton *accept.Automaton // judges
 }
 
 type checkResult struct {
 	Instance string `json:"instance"`
 	Verdict  string `json:"verdict"` // fits, misfit or undecided
-	// Where the text stops fitting, or of a tool where it stops being JSON:
-	// bytes from 0; null if it doesn't.
+	// Where the text stops fitting: bytes from 0; null if it doesn't.
 	Offset   *int            `json:"offset"`
 	Pointer  string          `json:"pointer,omitempty"` // to the value in which it stops fitting
-	Want     string          `json:"want,omitempty"`    // what could have stood there
+	Want     string          `json:"want,omitempty"`    // what could have stood there, or why it can't be told
 	Envelope json.RawMessage `json:"envelope,omitempty"`
 }
 
-func (r *checkReport) check(c *grammar.Checked, path string, text []byte) checkResult {
-	if r.automaton != nil {
-		return r.follow(c, path, text)
-	}
+func (r *checkReport) check(path string, text []byte) checkResult {
 	x := checkResult{Instance: path, Verdict: "fits"}
-	misfits := c.Misfits(text, r.tool)
-	if len(misfits) == 0 {
+	at := len(text) - len(bytes.TrimLeft(text, " \t\r\n"))
+	if r.tool && at < len(text) && text[at] != '{' {
+		x.Verdict, x.Offset, x.Want = "misfit", &at, "an object"
+		x.Envelope = (&grammar.Misfit{InputValue: string(text), ErrorType: "type", Expected: "object"}).Envelope(r.Name)
 		return x
 	}
-	x.Verdict = "misfit"
-	if m := misfits[0]; m.ErrorType == "too_long" || m.ErrorType == "too_deep" {
-		x.Verdict = "undecided"
-	}
-	x.Envelope = grammar.Envelope(c.Name(), misfits...)
-	if at := misfits[0].Offset; at >= 0 {
-		x.Offset, x.Want = &at, misfits[0].Message
-	}
-	// The stream knows objects only, and there what may come next.
-	if r.tool || bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
-		var s grammar.Stream
-		_, err := s.Feed(text)
-		var stopped *grammar.StreamError
-		switch {
-		case errors.As(err, &stopped):
-			at := stopped.Offset
-			x.Offset, x.Want = &at, stopped.Want
-		case s.Partial() && x.Verdict == "misfit":
-			at := s.Offset()
-			x.Offset, x.Want = &at, "more: the text ends inside the object"
-		}
-	}
-	return x
-}
-
-// follow judges by the automaton; c, nil if there is none, words the envelope.
-func (r *checkReport) follow(c *grammar.Checked, path string, text []byte) checkResult {
-	x := checkResult{Instance: path, Verdict: "fits"}
 	err := r.automaton.Check(text)
 	if err == nil {
 		return x
@@ -236,14 +210,7 @@ func (r *checkReport) follow(c *grammar.Checked, path string, text []byte) check
 		return x
 	}
 	x.Verdict, x.Offset, x.Pointer, x.Want = "misfit", &stop.Offset, stop.Pointer, strings.Join(stop.Expected, " or ")
-	var misfits []*grammar.Misfit
-	if c != nil {
-		misfits = c.Misfits(text, false)
-	}
-	if len(misfits) == 0 { // only the automaton knows
-		misfits = []*grammar.Misfit{grammar.MisfitAt(text, stop.Offset, stop.Pointer, stop.Why, x.Want)}
-	}
-	x.Envelope = grammar.Envelope(r.Name, misfits...)
+	x.Envelope = grammar.Envelope(r.Name, grammar.Explain(r.automaton, text, r.tool, stop)...)
 	return x
 }
 
@@ -258,29 +225,19 @@ func (r *checkReport) print(w io.Writer) error {
 			fmt.Fprintf(&b, "%s: fits %s (%s world)\n", x.Instance, r.Name, r.World)
 			continue
 		case "undecided":
-			fmt.Fprintf(&b, "%s: can't be judged by %s\n", x.Instance, r.Name)
-			if x.Envelope == nil {
-				fmt.Fprintf(&b, "  %s\n", x.Want)
-				continue
-			}
-		default:
-			fmt.Fprintf(&b, "%s: does not fit %s (%s world)\n", x.Instance, r.Name, r.World)
+			fmt.Fprintf(&b, "%s: can't be judged by %s\n  %s\n", x.Instance, r.Name, x.Want)
+			continue
 		}
-		switch {
-		case r.automaton != nil:
-			at := x.Pointer
-			if at == "" {
-				at = "the value"
-			}
-			fmt.Fprintf(&b, "  stops fitting at byte %d, in %s", *x.Offset, at)
-			if x.Want != "" {
-				fmt.Fprintf(&b, "; expected %s", x.Want)
-			}
-			b.WriteByte('\n')
-		case x.Offset != nil:
-			fmt.Fprintf(&b, "  not JSON from byte %d on; wanted: %s\n", *x.Offset, x.Want)
+		fmt.Fprintf(&b, "%s: does not fit %s (%s world)\n", x.Instance, r.Name, r.World)
+		at := x.Pointer
+		if at == "" {
+			at = "the value"
 		}
-		fmt.Fprintf(&b, "  %s\n", x.Envelope)
+		fmt.Fprintf(&b, "  stops fitting at byte %d, in %s", *x.Offset, at)
+		if x.Want != "" {
+			fmt.Fprintf(&b, "; expected %s", x.Want)
+		}
+		fmt.Fprintf(&b, "\n  %s\n", x.Envelope)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

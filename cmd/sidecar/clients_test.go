@@ -40,7 +40,7 @@ func TestClientsLoops(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer stop()
+		t.Cleanup(stop)
 		clientLoops(t, loopTarget{url, "sim-qwen3", 16, false, false})
 	})
 	t.Run("vllm", func(t *testing.T) {
@@ -48,9 +48,9 @@ func TestClientsLoops(t *testing.T) {
 	})
 }
 
-// TestSGLangClientLoops is the same on SGLang, which takes a minute a client:
-// without the streams of owned mode, which differ from those on vLLM in nothing
-// that a client could see.
+// TestSGLangClientLoops is the same on SGLang, which decodes slowest: without the
+// streams of owned mode, which differ from those on vLLM in nothing that a client
+// could see.
 func TestSGLangClientLoops(t *testing.T) {
 	clientLoops(t, loopTarget{enginetest.SGLang(t, enginetest.Options{}).URL, string(enginetest.Tiny), 1, true, true})
 }
@@ -58,8 +58,9 @@ func TestSGLangClientLoops(t *testing.T) {
 // A loopRunner runs one loop with one client.
 type loopRunner func(context.Context, enginetest.Loop) ([]enginetest.LoopAnswer, error)
 
-// clientLoops runs every client in both modes, streaming and not. A loop's texts
-// are its own, so that only its own turns can have filled the cache for it.
+// clientLoops runs every client in both modes, streaming and not, several clients at
+// a time: an engine decodes them together. A loop's texts are its own, so that only
+// its own turns can have filled the cache for it.
 func clientLoops(t *testing.T, target loopTarget) {
 	base := map[string]string{}
 	for _, mode := range []string{proxy.ModeTokenIn, proxy.ModeOwned} {
@@ -73,6 +74,7 @@ func clientLoops(t *testing.T, target loopTarget) {
 	}
 	for _, client := range slices.Sorted(maps.Keys(start)) {
 		t.Run(client, func(t *testing.T) {
+			t.Parallel()
 			run := start[client](t)
 			for _, c := range []struct {
 				mode   string

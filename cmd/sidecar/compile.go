@@ -26,6 +26,9 @@ func newCompileCmd() *cobra.Command {
 		many    bool
 		prove   bool
 		asJSON  bool
+
+		vocabulary string
+		answers    int
 	)
 	cmd := &cobra.Command{
 		Use:   "compile [flags] [TOOL…]",
@@ -40,6 +43,8 @@ their order.
   lark            grammar of llguidance
   regex           for any engine; a tool whose values nest without end is refused
   json-schema     the arguments of one tool as a schema that says nothing else
+  mask-stats      nothing for an engine, but numbers: what the token masks of each
+                  tool are like for --tokenizer, on answers written at random
 
 On standard error stands for each tool whether it is held exactly (whatever the
 engine finishes fits the schema) or is checked after the reply, and why. With
@@ -54,8 +59,12 @@ other not. With --json this report and what is written are one object on standar
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch target {
 			case "structural-tag", "legacy-tag", "gbnf", "lark", "regex", "json-schema":
+			case "mask-stats":
+				if prove || answers < 1 {
+					return &usageError{errors.New("compile: mask-stats writes no text to --prove, and takes at least one of --answers"), "leave them out"}
+				}
 			default:
-				return &usageError{fmt.Errorf("compile: no target %q", target), "targets are structural-tag, legacy-tag, gbnf, lark, regex and json-schema"}
+				return &usageError{fmt.Errorf("compile: no target %q", target), "targets are structural-tag, legacy-tag, gbnf, lark, regex, json-schema and mask-stats"}
 			}
 			f, err := wire.ByName(family)
 			if err != nil {
@@ -75,6 +84,9 @@ other not. With --json this report and what is written are one object on standar
 			tools, err := compileTools(cmd, sources, schemas, args)
 			if err != nil {
 				return err
+			}
+			if target == "mask-stats" {
+				return writeMaskStats(cmd, vocabulary, tools, w, answers, asJSON)
 			}
 			c := grammar.Choice{Parallel: many}
 			switch choice {
@@ -102,7 +114,7 @@ other not. With --json this report and what is written are one object on standar
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&target, "target", "structural-tag", "what to write: structural-tag, legacy-tag, gbnf, lark, regex or json-schema")
+	f.StringVar(&target, "target", "structural-tag", "what to write: structural-tag, legacy-tag, gbnf, lark, regex, json-schema or mask-stats")
 	f.StringArrayVar(&sources, "catalog", nil, "catalog of the tools: demo, FILE or DIR; may be repeated (default demo, unless --schema is given)")
 	f.StringArrayVar(&sources, "tools", nil, "the same: a `FILE` of tools")
 	f.StringArrayVar(&schemas, "schema", nil, "JSON Schema `FILE` of one more tool, named after the file; may be repeated")
@@ -114,6 +126,8 @@ other not. With --json this report and what is written are one object on standar
 	f.StringVar(&family, "family", "hermes", "model family, which says how a call is written")
 	f.StringVar(&version, "xgrammar", "0.2.8", "`VERSION` of xgrammar in the engine")
 	f.BoolVar(&prove, "prove", false, "read the text back and compare it with what was meant")
+	f.StringVar(&vocabulary, "tokenizer", "", "with mask-stats: tokenizer.json or *.tiktoken `FILE` (default: Qwen3's vocabulary)")
+	f.IntVar(&answers, "answers", 8, "with mask-stats: answers written for each tool")
 	f.BoolVar(&asJSON, "json", false, "write format and report as one JSON object")
 	return cmd
 }
@@ -229,9 +243,6 @@ func compileReply(f *wire.Family, tools []grammar.Tool, w grammar.World, c gramm
 		return nil, &usageError{fmt.Errorf("compile: --choice %s: no such tool among those given", c.Name), "give auto, required, none, or the name of a tool"}
 	}
 	syntax := grammar.SyntaxOf(f)
-	if prove && syntax.Parameters != nil {
-		return nil, &usageError{fmt.Errorf("compile: --prove compares arguments that are one JSON object, and family %s writes them in tags", f.Name), "leave out --prove; its calls are checked as they stream"}
-	}
 	r := &compileReport{Target: target, Tools: []compiledTool{}}
 	var held []grammar.ToolEmission
 	if target == "structural-tag" {
@@ -255,7 +266,11 @@ func compileReply(f *wire.Family, tools []grammar.Tool, w grammar.World, c gramm
 	for _, t := range held {
 		x := compiledTool{t.Name, t.Exact, append([]string{}, t.Reasons...), nil}
 		if prove {
-			p, err := byName[t.Name].Prove(grammar.Target(target))
+			w, err := byName[t.Name].WrittenIn(syntax, grammar.Target(target))
+			var p grammar.Proof
+			if err == nil {
+				p, err = w.Prove()
+			}
 			if err != nil {
 				return nil, fmt.Errorf("compile: --prove: %w", err)
 			}

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/toolsidecar/sidecar/internal/catalog"
+	"github.com/toolsidecar/sidecar/internal/embedder"
 	"github.com/toolsidecar/sidecar/internal/proxy"
 	"github.com/toolsidecar/sidecar/models/wire"
 )
@@ -28,12 +29,16 @@ type serveConfig struct {
 	File         string
 	Catalogs     []string
 	PinFile      string
+	IndexCache   string
 	AllowTools   []string
 	DenyTools    []string
 	Refresh      time.Duration
 	Tokenizer    string
 	World        string
 	Ledger       ledgerConfig
+	Usage        []string
+	Embedder     embedder.Config
+	ClientsFile  string
 	Model, GPU   string // cards of the report's estimate
 	Volatile     volatileConfig
 	PromptLog    string
@@ -81,9 +86,11 @@ func serveOptions(c *serveConfig) []*option {
 		toggle("tokenbudget", &st.TokenBudget, true, "cut tool results to their allowance"),
 		list("catalog", &c.Catalogs, "tools of the server, as [name=]`SOURCE`: demo, a file (tools or OpenAPI, JSON or YAML), a folder of them, a URL (OpenAPI document or MCP server), stdio:COMMAND of an MCP server"),
 		text("catalog-pins", &c.PinFile, "", "`FILE` of approved tools: one that its source changes is held back until 'sidecar catalog approve'"),
+		text("index-cache", &c.IndexCache, "", "`DIR` that keeps the index of a catalog of 10,000 tools and more between runs"),
 		span("catalog-refresh", &c.Refresh, 5*time.Minute, time.Second, 24*time.Hour, "between two looks at URLs and MCP servers that announce nothing"),
 		list("allow-tool", &c.AllowTools, "`PATTERN` of tool names (* and ?); with one, the server's other tools are not served"),
 		list("deny-tool", &c.DenyTools, "`PATTERN` of tool names of the server that are not served"),
+		clients(&c.ClientsFile, &st.Clients),
 		list("pin", &st.Pins, "`NAME` of a tool that is always in front"),
 		number("top-k", &st.TopK, proxy.DefaultTopK, 1, 128, "most tools that one turn adds"),
 		number("search-rounds", &st.Rounds, proxy.DefaultRounds, 0, 16, "searches of the model (tool_search) answered within one request; 0 offers it none"),
@@ -96,6 +103,12 @@ func serveOptions(c *serveConfig) []*option {
 		span("ledger-ttl", &c.Ledger.TTL, 0, 0, 10*365*24*time.Hour, "how long a conversation is kept that nobody continues; 0 is for ever"),
 		text("ledger-key", &c.Ledger.Key, "", "`KEY` that encrypts a ledger in files, 16 bytes or more; better given as SIDECAR_LEDGER_KEY"),
 		text("ledger-key-file", &c.Ledger.KeyFile, "", "`FILE` that holds the key; without a key it is DIR.key, made if it is not there"),
+		text("embedder", &c.Embedder.URL, "", "`URL` of an OpenAI-compatible /v1/embeddings whose vectors retrieval uses; without it, and while it is late or down, the table in the program"),
+		text("embedder-model", &c.Embedder.Model, "", "`NAME` of its model"),
+		text("embedder-key", &c.Embedder.Key, "", "its `KEY`; better given as SIDECAR_EMBEDDER_KEY"),
+		text("embedder-cache", &c.Embedder.Dir, "", "`DIR` that keeps its vectors, so that a restart asks for nothing twice"),
+		span("embedder-deadline", &st.EmbedDeadline, proxy.DefaultEmbedDeadline, time.Millisecond, time.Minute, "that a request waits for the vectors of its query"),
+		list("usage", &c.Usage, "`FILE` that remembers, tenant by tenant, which tools were called for which queries, made if it is not there; a log of conversations is learned from and left as it is"),
 		number("sessions", &st.Sessions, proxy.DefaultSessions, 1, 1<<16, "decision records kept for /sidecar/v1/sessions"),
 		toggle("cache-salt", &st.CacheSalt, false, "part the engine's prefix cache by the clients' keys, so that none can find out by timing what another sent"),
 		text("volatile", &c.Volatile.Action, "off", "lines of the system text that change from turn to turn (dates, hashes, counters): move puts them at the end of the last user message, strip leaves them out, off lets them be"),
@@ -120,6 +133,9 @@ type option struct {
 	many  bool     // a list: the flag repeats, the variable is cut at commas, the key may hold a sequence
 	// set takes the values from one source. Its error says what is expected.
 	set func(values []string) error
+	// mapping takes a mapping that stands in the file in the place of a value; nil
+	// where none may.
+	mapping func(file string, v *yaml.Node) error
 
 	given []string // by flags
 }
@@ -319,6 +335,12 @@ func resolve(options []*option, file *option, lookup func(string) (string, bool)
 		if values == nil {
 			values, where = fromEnv(o), o.env()
 		}
+		if v := inFile[o.name]; values == nil && v.node != nil {
+			if err := o.mapping(path[0], v.node); err != nil {
+				faults = append(faults, err)
+			}
+			continue
+		}
 		if values == nil {
 			v, ok := inFile[o.name]
 			if !ok {
@@ -336,7 +358,8 @@ func resolve(options []*option, file *option, lookup func(string) (string, bool)
 // A fileValue is what a configuration file says of one option.
 type fileValue struct {
 	values []string
-	where  string // file:line
+	node   *yaml.Node // a mapping; nil for values
+	where  string     // file:line
 }
 
 // readConfig reads a YAML mapping from option names to values.
@@ -379,12 +402,16 @@ func readConfig(path string, options []*option, file *option) (map[string]fileVa
 			faults = append(faults, fmt.Errorf("%s: %s: already given at %s", where, o.name, before.where))
 			continue
 		}
+		if value = aliased(value); o.mapping != nil && value.Kind == yaml.MappingNode {
+			found[o.name] = fileValue{node: value, where: where}
+			continue
+		}
 		values, err := o.fromYAML(value)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s:%d: %s: %w", path, value.Line, o.name, err))
 			continue
 		}
-		found[o.name] = fileValue{values, where}
+		found[o.name] = fileValue{values: values, where: where}
 	}
 	return found, errors.Join(faults...)
 }

@@ -85,6 +85,10 @@ func TestPrecedence(t *testing.T) {
 // Every option can be given in every way.
 func TestEveryOption(t *testing.T) {
 	var cfg serveConfig
+	file := filepath.Join(t.TempDir(), "clients.yaml")
+	if err := os.WriteFile(file, []byte("default:\n  deny: [x]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, o := range serveOptions(&cfg) {
 		sample := map[string]string{"text": "x", "name": "auto", "bool": "true", "n": "200", "duration": "20s", "bytes": "64KiB"}[o.kind]
 		switch o.name {
@@ -96,6 +100,8 @@ func TestEveryOption(t *testing.T) {
 			sample = "open"
 		case "ledger-bytes":
 			sample = "64MiB"
+		case "clients":
+			sample = file
 		}
 		if _, err := load(t, []string{"--" + o.name + "=" + sample}, nil, ""); err != nil && o.name != "config" {
 			t.Errorf("--%s: %v", o.name, err)
@@ -143,6 +149,11 @@ func TestConfigErrors(t *testing.T) {
 		{nil, nil, "- engine\n", []string{`sidecar.yaml:1: a mapping is expected`}},
 		{nil, nil, "engine: \"x\n", []string{`sidecar.yaml: `}},
 		{nil, nil, "max-body: 12MB\nfamily: llama\nlogging: on\n", []string{`sidecar.yaml:1: max-body: "12MB" is not`, `sidecar.yaml:2: family: "llama" is not one of auto, hermes, chatml`, `sidecar.yaml:3: logging: unknown key`}},
+		{nil, nil, "clients:\n  default: {max_risk: A7}\n", []string{`sidecar.yaml:2: clients: default: max_risk: risk "A7"`}},
+		{nil, nil, "clients:\n  k:\n    alow: [a]\n", []string{"sidecar.yaml:3: clients: k: unknown key alow"}},
+		{nil, nil, "clients:\n  k: [a]\n", []string{"sidecar.yaml:2: clients: k: a mapping with allow, deny or max_risk is expected, found a list"}},
+		{nil, nil, "clients:\n  a: {key: x}\n  b: {key: x}\n", []string{"client b: it has the same key as a"}},
+		{nil, nil, "clients:\n  sk-secret-key: {allow: [']x[']}\n", []string{"clients: client sk-…: pattern"}},
 		{nil, map[string]string{"SIDECAR_MAX_STREAMS": "0"}, "", []string{`SIDECAR_MAX_STREAMS: "0" is not a whole number from 1`}},
 		{nil, map[string]string{"SIDECAR_OBSERVE": "on"}, "", []string{`SIDECAR_OBSERVE: "on" is not true or false`}},
 		{[]string{"--write-timeout", "0s"}, nil, "", []string{`--write-timeout: "0s" is not a duration such as 1m30s from 100ms to 1h`}},

@@ -14,7 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolsidecar/sidecar/internal/embedder"
 	"github.com/toolsidecar/sidecar/internal/engine"
+	"github.com/toolsidecar/sidecar/internal/proxy"
 )
 
 func newDoctorCmd() *cobra.Command {
@@ -45,6 +47,8 @@ named that turns it on. The exit status is 1 if the engine can't be probed.`,
 	fs.StringVar(&f.key, "engine-api-key", "", "`KEY` for the engine")
 	fs.StringVar(&f.family, "family", "auto", "the model's way to write turns and calls: auto, hermes, chatml")
 	fs.StringVar(&f.vocabulary, "tokenizer", "", "vocabulary `FILE` of the model; without it Qwen3's")
+	fs.StringVar(&f.embedder.URL, "embedder", "", "`URL` of an embedder to ask too, as for serve; its key is SIDECAR_EMBEDDER_KEY")
+	fs.StringVar(&f.embedder.Model, "embedder-model", "", "`NAME` of its model")
 	fs.DurationVar(&f.timeout, "timeout", time.Minute, "for the whole probe")
 	fs.StringVar(&f.json, "json", "", "write the findings to `FILE`, - or nothing for standard output")
 	fs.Lookup("json").NoOptDefVal = "-"
@@ -54,6 +58,7 @@ named that turns it on. The exit status is 1 if the engine can't be probed.`,
 type doctorFlags struct {
 	engine, key, family, vocabulary, json string
 	timeout                               time.Duration
+	embedder                              embedder.Config
 }
 
 // doctorReport is what was found.
@@ -69,6 +74,8 @@ type doctorReport struct {
 	Family       string        `json:"family"`
 	Vocabulary   bool          `json:"vocabulary_exact"`
 	Structural   bool          `json:"structural_tag"`
+	GBNF         bool          `json:"gbnf"`
+	Slots        int           `json:"slots,omitempty"` // of llama.cpp: conversations at a time, each with a cache of its own
 	Reasoning    bool          `json:"reasoning_parser"`
 	Transport    string        `json:"transport"` // of token ids; "" for none
 	LateSlot     string        `json:"late_slot"` // where tools can be added in the middle of a conversation
@@ -89,6 +96,26 @@ type doctorMode struct {
 	Why  string `json:"why,omitempty"` // not
 }
 
+// askEmbedder asks the embedder for one vector.
+func (f *doctorFlags) askEmbedder(ctx context.Context, w io.Writer) error {
+	cfg := f.embedder
+	cfg.Key, cfg.Tries = os.Getenv("SIDECAR_EMBEDDER_KEY"), 1
+	client, err := embedder.New(cfg)
+	if err != nil {
+		return &usageError{fmt.Errorf("doctor: --embedder: %w", err), "give the address of a server, as in --embedder http://127.0.0.1:8081"}
+	}
+	defer client.Close()
+	const text = "refund an order"
+	start := time.Now()
+	vectors, err := client.Embed(ctx, []string{text})
+	if err != nil {
+		return fmt.Errorf("doctor: the embedder at %s: %w", cfg.URL, err)
+	}
+	fmt.Fprintf(w, "sidecar: the embedder at %s gives vectors of %d dimensions, one in %v; serve waits %v for those of a query (--embedder-deadline)\n",
+		cfg.URL, len(vectors[text]), time.Since(start).Round(time.Millisecond), proxy.DefaultEmbedDeadline)
+	return nil
+}
+
 func (f *doctorFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if f.engine == "" {
 		return &usageError{errors.New("doctor: no --engine"), "give its base URL, as in http://127.0.0.1:8000"}
@@ -102,7 +129,12 @@ func (f *doctorFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	client := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	if f.embedder.URL != "" {
+		if err := f.askEmbedder(ctx, stderr); err != nil {
+			return err
+		}
+	}
+	client := &http.Client{Transport: &engine.Connections{Transport: http.DefaultTransport.(*http.Transport).Clone()}}
 	defer client.CloseIdleConnections()
 	prober := &engine.Prober{Client: client, Base: engineBase(f.engine), Key: f.key, Family: f.family, Tokenizer: vocabulary}
 	info, err := prober.Probe(ctx)
@@ -121,7 +153,7 @@ func (f *doctorFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 func report(url string, info *engine.Info) *doctorReport {
 	r := &doctorReport{
 		Engine: url, Kind: info.Kind, Version: info.Version, BlockSize: info.BlockSize, CacheTokens: info.CacheSize, PrefixCache: !info.CacheOff,
-		CachedTokens: info.CachedTokens, Vocabulary: info.TokenizerExact, Structural: info.StructuralTag, Reasoning: info.Reasoning,
+		CachedTokens: info.CachedTokens, Vocabulary: info.TokenizerExact, Structural: info.StructuralTag, GBNF: info.GBNF, Slots: info.Slots, Reasoning: info.Reasoning,
 		Transport: string(info.TokenIn), LateSlot: "none", Mode: "passthrough", Missing: info.Missing(),
 	}
 	for _, m := range info.Models {
@@ -163,10 +195,20 @@ func (r *doctorReport) print(out io.Writer) {
 		row("model", fmt.Sprintf("%s, window %s", m.ID, told(m.Context)))
 	}
 	row("prefix cache", fmt.Sprintf("%s, blocks of %s, capacity %s", map[bool]string{true: "on", false: "off"}[r.PrefixCache], told(r.BlockSize), told(r.CacheTokens)))
+	if r.Slots > 0 {
+		row("slots", fmt.Sprintf("%d, a cache of one conversation in each", r.Slots))
+	}
 	row("cached tokens reported", yes(r.CachedTokens))
 	row("model family", orNone(r.Family))
 	row("vocabulary is the engine's", yes(r.Vocabulary))
-	row("structural tags", yes(r.Structural))
+	holds := "nothing"
+	switch {
+	case r.Structural:
+		holds = "structural tags"
+	case r.GBNF:
+		holds = "grammars (GBNF)"
+	}
+	row("calls are held by", holds)
 	row("reasoning parser", yes(r.Reasoning))
 	row("token ids", orNone(r.Transport))
 	row("late tools", r.LateSlot)

@@ -394,13 +394,6 @@ func conversation(t *testing.T, eng *enginetest.Server) {
 	}
 }
 
-func withUsage(params map[string]any, stream bool) map[string]any {
-	if stream {
-		params["stream_options"] = map[string]any{"include_usage": true}
-	}
-	return params
-}
-
 // TestClientsSmolLM2: real weights, mostly with tool_choice auto: text stays text,
 // a call fits its schema. Nothing is claimed of the choice of the tool.
 func TestClientsSmolLM2(t *testing.T) {

@@ -128,19 +128,10 @@ func ledgerSurvives(t *testing.T, mode string) {
 		t.Errorf("after the kill: %d tokens cached, %d expected", second.Reported.Cached, second.ExpectedCached)
 	}
 
-	req, err := http.NewRequest("DELETE", s.base+"/sidecar/v1/sessions/"+first.Conversation, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, _ := io.ReadAll(resp.Body)
-	resp.Body.Close()
+	status, _, raw := s.as("", "DELETE", "/sidecar/v1/sessions/"+first.Conversation, "")
 	var gone proxy.Forgotten
-	if err := json.Unmarshal(raw, &gone); err != nil || resp.StatusCode != 200 || gone.Entries < 3 {
-		t.Fatalf("DELETE: status %d, %v: %s", resp.StatusCode, err, raw)
+	if err := json.Unmarshal([]byte(raw), &gone); err != nil || status != 200 || gone.Entries < 3 {
+		t.Fatalf("DELETE: status %d, %v: %s", status, err, raw)
 	}
 	s.kill()
 

@@ -9,6 +9,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -16,7 +19,10 @@ import (
 
 	"github.com/toolsidecar/sidecar/internal/catalog"
 	"github.com/toolsidecar/sidecar/internal/proxy"
+	"github.com/toolsidecar/sidecar/internal/racetest"
 	"github.com/toolsidecar/sidecar/internal/simengine"
+	"github.com/toolsidecar/sidecar/models/wire"
+	"github.com/toolsidecar/sidecar/prefix"
 )
 
 var updateLoop = flag.Bool("update-loop", false, "record the loop of testdata/loop anew")
@@ -257,14 +263,32 @@ func redumped(t *testing.T, messages []json.RawMessage) map[int]json.RawMessage 
 	return set
 }
 
-// TestObserveLoop replays the recorded loop with --observe: every turn reaches the
-// engine as it was, and the autopsy names what the client did where it did it.
-func TestObserveLoop(t *testing.T) {
+// recordedLoop are the 30 turns of the recording.
+func recordedLoop(t *testing.T) (turns []loopTurn) {
+	t.Helper()
 	f, err := os.Open(loopFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var turn loopTurn
+		if err := json.Unmarshal(lines.Bytes(), &turn); err != nil {
+			t.Fatal(err)
+		}
+		turns = append(turns, turn)
+	}
+	if len(turns) != 30 || lines.Err() != nil {
+		t.Fatalf("%d turns are recorded, %v", len(turns), lines.Err())
+	}
+	return turns
+}
+
+// TestObserveLoop replays the recorded loop with --observe: every turn reaches the
+// engine as it was, and the autopsy names what the client did where it did it.
+func TestObserveLoop(t *testing.T) {
 	engine := loopEngine(t)
 	base, _, stop, err := startLocal(t.Context(), localConfig{Engine: engine, Log: os.Stderr, Edit: func(c *serveConfig) {
 		c.Proxy.Stages.Observe = true
@@ -290,26 +314,15 @@ func TestObserveLoop(t *testing.T) {
 		}
 		post(t, base+"/v1/chat/completions", `{"model":"sim-qwen3","max_tokens":1,"messages":[{"role":"user","content":"."}],"tools":[{"type":"function","function":{"name":"f"}}]}`)
 	}
-	var state loopState
 	notes := map[int]string{}
-	turns := 0
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var turn loopTurn
-		if err := json.Unmarshal(lines.Bytes(), &turn); err != nil {
-			t.Fatal(err)
-		}
-		turns++
-		notes[turns] = turn.Note
+	var state loopState
+	for i, turn := range recordedLoop(t) {
+		notes[i+1] = turn.Note
 		if turn.Flood > 0 {
 			flood(t, engine, turn.Flood)
 		}
 		state.apply(&turn)
 		post(t, base+"/v1/chat/completions", state.body())
-	}
-	if turns != 30 {
-		t.Fatalf("%d turns are recorded", turns)
 	}
 	var report proxy.Report
 	if err := getJSON(t.Context(), http.DefaultClient, "", base+"/sidecar/v1/report", &report); err != nil {
@@ -390,4 +403,157 @@ func TestTokenInLoop(t *testing.T) {
 		}
 	}
 	t.Logf("prompt %d, prefill %d", prompt, prompt-cached)
+}
+
+// replies stands in front of the loop's engine and has it say what was recorded, so
+// that a replay goes on as the recording did.
+type replies struct {
+	next *httputil.ReverseProxy
+	say  string // the text of the next reply; "" for the engine's own
+}
+
+func (e *replies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/v1/chat/completions" && e.say != "" {
+		var body map[string]json.RawMessage
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		text, err := json.Marshal(e.say)
+		if err != nil {
+			panic(err)
+		}
+		body["response_format"] = json.RawMessage(`{"type":"structural_tag","format":{"type":"const_string","value":` + string(text) + `}}`)
+		raw, err := json.Marshal(body)
+		if err != nil {
+			panic(err)
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+	}
+	e.next.ServeHTTP(w, r)
+}
+
+// recordedReply is what the engine generated at a turn, as the turn after it tells:
+// the text in the family's words.
+func recordedReply(t *testing.T, f *wire.Family, next *loopTurn) string {
+	t.Helper()
+	var said struct {
+		Content   string
+		ToolCalls []struct {
+			Function struct{ Name, Arguments string }
+		} `json:"tool_calls"`
+	}
+	if err := json.Unmarshal(next.Append[0], &said); err != nil {
+		t.Fatal(err)
+	}
+	var calls []wire.Call
+	for _, c := range said.ToolCalls {
+		calls = append(calls, wire.Call{Name: c.Function.Name, Arguments: c.Function.Arguments})
+	}
+	return f.TurnText(said.Content, calls)
+}
+
+// TestLoopThreeWays replays the recorded loop past the sidecar, with --observe, and
+// in token-in mode. The requests of the client and the words of the model are the
+// same in all three.
+func TestLoopThreeWays(t *testing.T) {
+	if racetest.Enabled {
+		t.Skip("one request after the other: TestTokenInLoop shows the race detector the same")
+	}
+	f, err := wire.ByName("hermes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := recordedLoop(t)
+	type sums struct{ prompt, cached, completion int }
+	play := func(t *testing.T, mode string) sums {
+		u, err := url.Parse(loopEngine(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		front := &replies{next: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(u) }, FlushInterval: -1}}
+		engine := httptest.NewServer(front)
+		t.Cleanup(engine.Close)
+		base := engine.URL
+		if mode != "direct" {
+			var stop func()
+			base, _, stop, err = startLocal(t.Context(), localConfig{Engine: engine.URL, Log: os.Stderr, Edit: func(c *serveConfig) {
+				c.Proxy.Stages.Observe = mode == "observe"
+				c.Proxy.Stages.Tokens = 4000 // all 17 tools in front, as in the recording
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(stop)
+		}
+		var state loopState
+		var sum sums
+		for i, turn := range recorded {
+			if turn.Flood > 0 {
+				flood(t, u.String(), turn.Flood)
+			}
+			state.apply(&turn)
+			front.say = ""
+			if i+1 < len(recorded) {
+				front.say = recordedReply(t, f, &recorded[i+1])
+			}
+			var reply struct {
+				Choices []struct {
+					Message struct {
+						Content   *string
+						ToolCalls []struct {
+							Function struct{ Name, Arguments string }
+						} `json:"tool_calls"`
+					}
+				}
+				Usage struct {
+					Prompt     int `json:"prompt_tokens"`
+					Completion int `json:"completion_tokens"`
+					Details    struct {
+						Cached int `json:"cached_tokens"`
+					} `json:"prompt_tokens_details"`
+				}
+			}
+			if err := json.Unmarshal(post(t, base+"/v1/chat/completions", state.body()), &reply); err != nil {
+				t.Fatal(err)
+			}
+			u := reply.Usage
+			sum = sums{sum.prompt + u.Prompt, sum.cached + u.Details.Cached, sum.completion + u.Completion}
+		}
+		if mode != "token-in" {
+			return sum
+		}
+		var sessions struct{ Sessions []proxy.Record }
+		if err := getJSON(t.Context(), http.DefaultClient, "", base+"/sidecar/v1/sessions", &sessions); err != nil {
+			t.Fatal(err)
+		}
+		want := map[int]string{
+			5: "date", 15: "date", 25: "date", 17: "whitespace", 20: "eviction", 22: "counter", 27: "dropped messages", 29: "hash",
+		}
+		for i, r := range sessions.Sessions {
+			got := ""
+			if a := r.Autopsy; a != nil && a.Lost > 0 && a.Owner != prefix.Template {
+				got = string(a.Kind)
+			}
+			if r.Mode != proxy.ModeTokenIn || r.Error != "" || got != want[i+1] {
+				t.Errorf("turn %d (%s): mode %s, %q, want %q; %s %s", i+1, recorded[i].Note, r.Mode, got, want[i+1], r.Fallback, r.Error)
+			}
+			// Every reply in the history is one that the engine gave, but behind an edit.
+			if got == "" && i > 0 && r.Recognised < r.Messages/2 {
+				t.Errorf("turn %d: %d of %d messages recognised", i+1, r.Recognised, r.Messages)
+			}
+		}
+		return sum
+	}
+	got := map[string]sums{}
+	for _, mode := range []string{"direct", "observe", "token-in"} {
+		got[mode] = play(t, mode)
+		t.Logf("%-8s prompt %6d, cached %6d, prefill %6d", mode, got[mode].prompt, got[mode].cached, got[mode].prompt-got[mode].cached)
+	}
+	if got["direct"] != got["observe"] {
+		t.Errorf("observing changed what the engine did: %+v, %+v", got["direct"], got["observe"])
+	}
+	if ours, direct := got["token-in"].prompt-got["token-in"].cached, got["direct"].prompt-got["direct"].cached; ours >= direct {
+		t.Errorf("prefill of %d tokens, %d without", ours, direct)
+	}
 }

@@ -53,7 +53,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{err, "see '" + cmd.CommandPath() + " --help'"}
 	})
-	root.AddCommand(newBenchCmd(), newCatalogCmd(), newCheckCmd(), newCompileCmd(), newDemoCmd(startLocal), newDoctorCmd(), newEngineCmd(), newImportCmd(), newLintCmd(), newPrefixCmd(), newSearchCmd(), newServeCmd())
+	root.AddCommand(newBenchCmd(), newCatalogCmd(), newCheckCmd(), newCompileCmd(), newDemoCmd(startLocal), newDoctorCmd(), newEngineCmd(), newImportCmd(), newLintCmd(), newPrefixCmd(), newSearchCmd(), newServeCmd(), newUsageCmd())
 	return root
 }
 

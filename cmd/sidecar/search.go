@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolsidecar/sidecar/internal/catalog"
+	"github.com/toolsidecar/sidecar/internal/embedder"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 	"github.com/toolsidecar/sidecar/retrieval"
 )
@@ -26,6 +27,10 @@ func newSearchCmd() *cobra.Command {
 		asJSON  bool
 
 		vocabulary string
+		logs       []string
+		tenant     string
+		after      []string
+		embed      embedder.Config
 	)
 	cmd := &cobra.Command{
 		Use:   "search [flags] QUERY…",
@@ -56,7 +61,33 @@ not listed.`,
 			if err != nil {
 				return err
 			}
-			r := search(c, strings.Join(args, " "), k, count)
+			q := retrieval.Text(strings.Join(args, " "))
+			q.Called = after
+			for _, log := range logs {
+				if _, err := os.Stat(log); err != nil {
+					return &usageError{fmt.Errorf("--usage: %w", err), usageHint}
+				}
+			}
+			if len(logs) > 0 {
+				u, err := openUsage(logs, c, cmd.ErrOrStderr())
+				if err != nil {
+					return err
+				}
+				defer u.Close()
+				if tenant == "" {
+					tenant = u.Tenant("")
+				}
+				if m := u.Memory(tenant); m != nil {
+					q.Memory = m
+				}
+			}
+			ix := c.Index()
+			if embed.URL != "" {
+				if ix, err = embedWith(cmd.Context(), cmd.ErrOrStderr(), "search: ", ix, ix.Texts(&q), embed); err != nil {
+					return err
+				}
+			}
+			r := search(c.Name(), ix, q, k, count)
 			if asJSON {
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetEscapeHTML(false)
@@ -70,6 +101,10 @@ not listed.`,
 	f.StringArrayVar(&sources, "catalog", []string{"demo"}, "catalog to search, as for serve: demo, FILE, DIR, URL or stdio:COMMAND; may be repeated")
 	f.IntVarP(&k, "count", "k", 8, "number of tools to list")
 	f.StringVar(&vocabulary, "tokenizer", "", "tokenizer.json or *.tiktoken FILE to count schema tokens with (default: Qwen3)")
+	f.StringArrayVar(&logs, "usage", nil, "usage memory or log FILE whose calls count, as for serve; may be repeated")
+	f.StringVar(&tenant, "tenant", "", "whose memory, by the ID that 'sidecar usage show' lists (default: that of clients without a key)")
+	f.StringArrayVar(&after, "called", nil, "NAME of a tool called before; may be repeated, the latest last")
+	embedderFlags(cmd, &embed)
 	f.BoolVar(&explain, "explain", false, "list every word that counted, with its field and share")
 	f.BoolVar(&asJSON, "json", false, "write JSON")
 	return cmd
@@ -140,12 +175,11 @@ type searchReason struct {
 	Score float64 `json:"score"`
 }
 
-func search(c *catalog.Catalog, text string, k int, count *tokenizer.Tokenizer) *searchReport {
-	q := retrieval.Text(text)
+func search(name string, ix *retrieval.Index, q retrieval.Query, k int, count *tokenizer.Tokenizer) *searchReport {
 	q.Explain = true
-	r := &searchReport{Query: text, Catalog: c.Name(), Tools: c.Len(), Hits: []searchHit{}}
-	for i, h := range c.Index().Search(q, k) {
-		t := c.Index().Tool(h.Tool)
+	r := &searchReport{Query: q.Parts[0].Text, Catalog: name, Tools: ix.Len(), Hits: []searchHit{}}
+	for i, h := range ix.Search(q, k) {
+		t := ix.Tool(h.Tool)
 		hit := searchHit{
 			Rank: i + 1, Name: t.Name, Score: round3(h.Score), Named: h.Named, Why: []searchReason{},
 			Tokens: count.Count(string(t.Raw)), Summary: t.Description,

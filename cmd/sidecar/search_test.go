@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,5 +105,38 @@ func TestSearchErrors(t *testing.T) {
 		if err == nil || !strings.HasSuffix(err.Error(), x.want) || errors.As(err, &usage) != x.usage || out != "" {
 			t.Errorf("search %q: %v, output %q; want %s", x.args, err, out, x.want)
 		}
+	}
+}
+
+// The vectors of a server rank tools that share no word with the query.
+func TestSearchWithEmbedder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tools.jsonl")
+	tools := `{"type":"function","function":{"name":"alpha","description":"Feline matters."}}
+{"type":"function","function":{"name":"beta","description":"Canine matters."}}
+`
+	if err := os.WriteFile(file, []byte(tools), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := embeddingsServer(t, func(text string) string {
+		if strings.Contains(text, "Feline") || strings.Contains(text, "kitten") {
+			return "[1,0]"
+		}
+		return "[0,1]"
+	})
+	args := []string{"--catalog", file, "--embedder", server.URL, "--embedder-cache", filepath.Join(t.TempDir(), "vectors"), "--json", "kitten"}
+	for range 2 { // the second time from the cache
+		out, _, err := runSearch(t, args...)
+		var r searchReport
+		if err := errors.Join(err, json.Unmarshal([]byte(out), &r)); err != nil || len(r.Hits) == 0 || r.Hits[0].Name != "alpha" || r.Hits[0].Why[0].Field != "meaning" {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		server.Config.Handler = http.NotFoundHandler()
+	}
+	if _, _, err := runSearch(t, "--catalog", file, "--embedder", server.URL, "puppy"); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("%v", err)
+	}
+	var usage *usageError
+	if _, _, err := runSearch(t, "--catalog", file, "--embedder", "nowhere", "puppy"); !errors.As(err, &usage) {
+		t.Errorf("%v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolsidecar/sidecar/grammar"
 	"github.com/toolsidecar/sidecar/internal/catalog"
+	"github.com/toolsidecar/sidecar/internal/embedder"
 	"github.com/toolsidecar/sidecar/internal/proxy"
 	"github.com/toolsidecar/sidecar/models/tokenizer"
 )
@@ -89,6 +90,22 @@ func serve(ctx context.Context, restore func(), cfg *serveConfig, stdout, stderr
 		}
 	}()
 	cfg.Proxy.Stages.Ledger, cfg.Proxy.Stages.Secret = ledger, secret
+	if cfg.Embedder.URL != "" {
+		client, err := embedder.New(cfg.Embedder)
+		if err != nil {
+			return &usageError{fmt.Errorf("--embedder: %w", err), "give the address of a server, as in --embedder http://127.0.0.1:8081"}
+		}
+		defer client.Close()
+		cfg.Proxy.Stages.Embedder, cfg.Proxy.Stages.EmbedderName = client, strings.TrimSpace(cfg.Embedder.URL+" "+cfg.Embedder.Model)
+	}
+	if len(cfg.Usage) > 0 {
+		u, err := openUsage(cfg.Usage, cfg.live.Catalog(), stderr)
+		if err != nil {
+			return err
+		}
+		defer u.Close()
+		cfg.Proxy.Stages.Usage = u
+	}
 	p, err := proxy.New(cfg.Proxy)
 	if err != nil {
 		return &usageError{err, "see 'sidecar serve --help'"}
@@ -161,11 +178,19 @@ func loadStages(ctx context.Context, cfg *serveConfig, stderr io.Writer) error {
 	if cfg.World == "open" {
 		st.World = grammar.Open
 	}
+	if cfg.ClientsFile != "" {
+		if st.Clients, err = loadClients(cfg.ClientsFile); err != nil {
+			return &usageError{fmt.Errorf("--clients: %w", err), "give a file like 'default: {max_risk: A0}'"}
+		}
+	}
+	if st.Clients != nil && !st.Clients.Default() {
+		fmt.Fprintln(stderr, "sidecar: clients has no default entry: keys that are not listed, and requests without one, have no tools")
+	}
 	sources, err := parseSources(cfg.Catalogs, os.LookupEnv)
 	if err != nil {
 		return err
 	}
-	live := catalog.LiveConfig{Sources: sources, Allow: cfg.AllowTools, Deny: cfg.DenyTools, Refresh: cfg.Refresh, Report: func(source string, what error) {
+	live := catalog.LiveConfig{Sources: sources, Allow: cfg.AllowTools, Deny: cfg.DenyTools, Refresh: cfg.Refresh, IndexCache: cfg.IndexCache, Report: func(source string, what error) {
 		fmt.Fprintf(stderr, "sidecar: --catalog %s: %v\n", source, what)
 	}}
 	if cfg.PinFile != "" {

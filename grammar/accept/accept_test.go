@@ -71,6 +71,19 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
+const openAPI = `{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{},"components":{"schemas":{
+	"Pet":{"type":"object","required":["name"],"properties":{"name":{"$ref":"#/components/schemas/Name"}},"xml":{"name":"pet"}},
+	"Name":{"type":"string","nullable":true},
+	"Tagged":{"$ref":"#/components/schemas/Pet","required":["tag"]}}}}`
+
+// bundle holds schemas that are found by an $id of their own, and one that is
+// no schema at all.
+var bundle = map[string][]byte{
+	"http://a/bad.json":    []byte(`{"type":7,"$id":"http://bad/"}`),
+	"http://a/bundle.json": []byte(`{"$defs":{"x":{"$id":"http://b/x.json","type":"null","$defs":{"i":{"$anchor":"in","type":"string"}}}}}`),
+	"http://a/moved.json":  []byte(`{"$id":"http://c/y.json","$defs":{"z":{"type":"boolean"}}}`),
+}
+
 // TestDrafts: what a keyword means in one draft and not in another.
 func TestDrafts(t *testing.T) {
 	for _, c := range []struct {
@@ -92,6 +105,28 @@ func TestDrafts(t *testing.T) {
 		{Options{Draft: Draft2020}, `{"dependentRequired":{"a":["b"]}}`, `{"b":1}|{"b":1,"a":1}|{"a":1,"b":1}|[]`, `{"a":1}`},
 		{Options{Draft: OpenAPI31}, `{"discriminator":{"propertyName":"k"},"example":3,"xml":{},"type":["string","null"]}`, `null|"a"`, `3`},
 		{Options{Draft: OpenAPI31}, `{"$schema":"https://spec.openapis.org/oas/3.1/dialect/base","prefixItems":[{"type":"null"}]}`, `[null,1]`, `[1]`},
+		{Options{Draft: OpenAPI31}, `{"type":"string","nullable":true}`, `"a"`, `null`},
+		{Options{Draft: OpenAPI31}, `{"oneOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}],"discriminator":{"propertyName":"k","mapping":{"x":"#/$defs/a"}},"$defs":{"a":{"required":["a"]},"b":{"required":["b"]}}}`,
+			`{"a":1,"k":"y"}|{"b":1,"k":"x"}`, `{"a":1,"b":1}|{"k":"x"}`},
+		{Options{Draft: OpenAPI31}, `{"exclusiveMinimum":1,"$defs":{"a":{"example":{"type":7}}}}`, `2`, `1`},
+		{Options{Draft: OpenAPI31, Documents: map[string][]byte{"http://a/openapi.json": []byte(openAPI)}}, `{"$ref":"http://a/openapi.json#/components/schemas/Pet"}`, `{"name":"x"}`, `{}|{"name":null}|{"name":1}`},
+		{Options{Draft: OpenAPI31, Base: "http://a/openapi.json", Documents: map[string][]byte{"http://a/old.json": []byte(strings.Replace(openAPI, `{`, `{"jsonSchemaDialect":"http://json-schema.org/draft-07/schema#",`, 1))}},
+			`{"$ref":"old.json#/components/schemas/Tagged"}`, `{"name":"x"}|{"name":"x","tag":1}`, `{}`},
+		{Options{Draft: OpenAPI31, Documents: map[string][]byte{"http://a/openapi.json": []byte(openAPI)}}, `{"$ref":"http://a/openapi.json#/components/schemas/Tagged"}`, `{"name":"x","tag":"t"}`, `{"name":"x"}`},
+		{Options{Draft: Draft07}, `{"contentEncoding":"base64","contentMediaType":"application/json"}`, `"!"|"e30="|3`, ``},
+		{Options{Draft: Draft2020}, `{"contentEncoding":"base64","contentMediaType":"application/json","contentSchema":{"type":"null"}}`, `"!"|"e30="|3`, ``},
+		{Options{Draft: Draft06}, `{"contentEncoding":7}`, `"a"`, ``},
+		{Options{}, `{"$ref":"#/$defs/a~1b~0c%25d%22e%C3%A9","$defs":{"a/b~c%d\"eé":{"type":"null"}}}`, `null`, `1`},
+		{Options{}, `{"$ref":"#/$defs/~01","$defs":{"~1":{"type":"null"},"/":false}}`, `null`, `1`},
+		{Options{Draft: Draft04}, `{"$ref":"#/definitions/a%20b/items/1","definitions":{"a b":{"items":[{},{"type":"null"}]}}}`, `null`, `1`},
+		{Options{}, `{"$ref":"#x%2Ey","$defs":{"a":{"$anchor":"x.y","type":"null"}}}`, `null`, `1`},
+		{Options{}, `{"$id":"http://a/","$ref":"b#x","$defs":{"a":{"$anchor":"x","type":"string"},"b":{"$id":"b","$defs":{"c":{"$anchor":"x","type":"null"}}}}}`, `null`, `1|"a"`},
+		{Options{Draft: Draft07}, `{"allOf":[{"$ref":"#x"}],"definitions":{"a":{"$id":"#x","type":"null"}}}`, `null`, `1`},
+		{Options{Draft: Draft04}, `{"allOf":[{"$ref":"#x"}],"definitions":{"a":{"id":"#x","type":"null"}}}`, `null`, `1`},
+		{Options{Documents: bundle}, `{"$ref":"http://b/x.json"}`, `null`, `1`},
+		{Options{Documents: bundle}, `{"$ref":"http://b/x.json#in"}`, `"a"`, `null`},
+		{Options{Documents: bundle}, `{"$ref":"http://c/y.json#/$defs/z"}`, `true`, `null`},
+		{Options{Documents: bundle, Base: "http://b/z.json"}, `{"allOf":[{"$ref":"x.json"},{"$ref":"http://a/bundle.json#/$defs/x"}]}`, `null`, `1`},
 		{Options{Formats: true}, `{"format":"date"}`, `"2024-02-29"|3|"2024-\u0030\u0032-29"`, `"2023-02-29"|"x"`},
 		{Options{Formats: true}, `{"format":"nobody-knows"}`, `"x"`, ``},
 		{Options{}, `{"format":"date"}`, `"x"`, ``},

@@ -46,10 +46,13 @@ const rowsPerPage = 64
 type row struct {
 	config
 	accepting bool
-	next      [8]atomic.Pointer[[32]atomic.Uint32] // by byte; 0: not known
+	edges     atomic.Pointer[edges] // nil: none is known
 }
 
-const toDead = ^uint32(0) // in a row: the byte leads to State 0
+// Edges are where bytes lead, 32 to a page; 0: not known.
+type edges [8]atomic.Pointer[[32]atomic.Uint32]
+
+const toDead = ^uint32(0) // of an edge: the byte leads to State 0
 
 // Compile reads a schema. The error is a *RefusedError, a *LimitError, or that
 // of ctx.
@@ -58,7 +61,7 @@ func Compile(ctx context.Context, schema []byte, o Options) (*Automaton, error) 
 	if err != nil {
 		return nil, err
 	}
-	a := &Automaton{limits: m.limits, schema: slices.Clone(schema), options: o, m: m, states: map[config]State{}}
+	a := &Automaton{limits: m.limits, schema: slices.Clone(schema), options: o, m: m, states: make(map[config]State, 100)}
 	a.rows.Store(&[]*[rowsPerPage]row{new([rowsPerPage]row)})
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,37 +107,67 @@ func (a *Automaton) stepIn(s State, b byte, room int) (n State, work int, err er
 	if s == 0 {
 		return 0, 0, nil
 	}
-	if p := a.row(s).next[b>>5].Load(); p != nil {
-		switch n := p[b&31].Load(); n {
-		case 0:
-		case toDead:
-			return 0, 0, nil
-		default:
-			return State(n), 0, nil
-		}
+	r := a.row(s)
+	if n, known := r.to(b); known {
+		return n, 0, nil
 	}
-	return a.step(s, b, room)
-}
-
-// step makes the state that b leads to, if less than room bytes are kept.
-func (a *Automaton) step(s State, b byte, room int) (n State, work int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r := a.row(s)
-	if p := r.next[b>>5].Load(); p != nil {
-		switch n := p[b&31].Load(); n {
-		case 0:
-		case toDead:
-			return 0, 0, nil
-		default:
-			return State(n), 0, nil
-		}
+	if n, known := r.to(b); known {
+		return n, 0, nil
 	}
+	if n, work, err = a.find(r, b, room); err == nil {
+		a.bytes += r.set(b, n)
+	}
+	return n, work, err
+}
+
+// to is where b leads, if that is known.
+func (r *row) to(b byte) (State, bool) {
+	e := r.edges.Load()
+	if e == nil {
+		return 0, false
+	}
+	p := e[b>>5].Load()
+	if p == nil {
+		return 0, false
+	}
+	n := p[b&31].Load()
+	if n == toDead {
+		return 0, true
+	}
+	return State(n), n != 0
+}
+
+// set keeps where b leads, and tells how many bytes that takes.
+func (r *row) set(b byte, n State) (bytes int) {
+	e := r.edges.Load()
+	if e == nil {
+		e = new(edges)
+		r.edges.Store(e)
+		bytes = 64
+	}
+	p := e[b>>5].Load()
+	if p == nil {
+		p = new([32]atomic.Uint32)
+		e[b>>5].Store(p)
+		bytes += 128
+	}
+	if n == 0 {
+		p[b&31].Store(toDead)
+	} else {
+		p[b&31].Store(uint32(n))
+	}
+	return bytes
+}
+
+// find makes the state that b leads to, if less than room bytes are kept.
+func (a *Automaton) find(r *row, b byte, room int) (n State, work int, err error) {
 	if a.made%64 == 0 {
 		a.kept = a.bytes + a.m.bytes()
 	}
 	if a.made++; a.kept > room {
-		return 0, 0, &LimitError{"memory", room}
+		return 0, 0, &LimitError{Limit: "memory", Max: room}
 	}
 	a.m.work, a.m.effort = 0, 0
 	c, err := a.m.step(r.config, b)
@@ -148,22 +181,11 @@ func (a *Automaton) step(s State, b byte, room int) (n State, work int, err erro
 			return 0, a.m.work, err
 		}
 		if alive {
-			n = a.intern(c)
+			n = a.add(c)
 		} else {
 			a.states[c] = 0
 			a.bytes += 60
 		}
-	}
-	p := r.next[b>>5].Load()
-	if p == nil {
-		p = new([32]atomic.Uint32)
-		r.next[b>>5].Store(p)
-		a.bytes += 128
-	}
-	if n == 0 {
-		p[b&31].Store(toDead)
-	} else {
-		p[b&31].Store(uint32(n))
 	}
 	return n, a.m.work + a.m.effort, nil
 }
@@ -173,6 +195,10 @@ func (a *Automaton) intern(c config) State {
 	if s, ok := a.states[c]; ok {
 		return s
 	}
+	return a.add(c)
+}
+
+func (a *Automaton) add(c config) State {
 	a.count++
 	s := State(a.count)
 	pages := *a.rows.Load()
@@ -180,7 +206,7 @@ func (a *Automaton) intern(c config) State {
 		more := append(pages, new([rowsPerPage]row)) // readers know no more than they have
 		a.rows.Store(&more)
 		pages = more
-		a.bytes += rowsPerPage*112 + 8
+		a.bytes += rowsPerPage*32 + 8
 	}
 	r := &pages[s/rowsPerPage][s%rowsPerPage]
 	r.config, r.accepting = c, a.m.accepting(c)
@@ -202,7 +228,7 @@ func (a *Automaton) MemoryBytes() int {
 // exceeded is the limit that was reached in this step, if one was.
 func (m *machine) exceeded() error {
 	if m.work > m.limits.Work {
-		return &LimitError{"work", m.limits.Work}
+		return &LimitError{Limit: "work", Max: m.limits.Work}
 	}
 	return nil
 }

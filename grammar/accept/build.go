@@ -110,14 +110,14 @@ func (b *builder) schema(p place, in uint64) (expr, error) {
 		return b.x.intern(opRef, uint64(d.def), 0, nil), nil
 	}
 	if b.depth++; b.depth > maxBuildDepth {
-		return no, &LimitError{"references in a row", maxBuildDepth}
+		return no, &LimitError{Limit: "references in a row", Max: maxBuildDepth, Path: p.path.String()}
 	}
 	defer func() { b.depth-- }()
 	if b.x.parts > b.l.limits.Formulas {
-		return no, &LimitError{"formulas", b.l.limits.Formulas}
+		return no, &LimitError{Limit: "formulas", Max: b.l.limits.Formulas, Path: p.path.String()}
 	}
 	if len(b.done) > b.l.schemas+b.l.limits.Scopes {
-		return no, &LimitError{"scopes", b.l.limits.Scopes}
+		return no, &LimitError{Limit: "scopes", Max: b.l.limits.Scopes, Path: p.path.String(), Keyword: "$dynamicRef"}
 	}
 	if len(b.done)&0x3FF == 0x3FF {
 		if err := b.l.ctx.Err(); err != nil {
@@ -260,6 +260,7 @@ func (b *builder) values(p place, _ uint64, add func(expr)) error {
 		}
 		e := x.typed(t)
 		if integer && t&tNumber == 0 {
+			b.m.at = origin{p.path, "type"}
 			i, err := b.m.number(numberRule{op: numInteger})
 			if err != nil {
 				return err
@@ -293,6 +294,7 @@ func (b *builder) values(p place, _ uint64, add func(expr)) error {
 		if p.in.draft == Draft04 && k.draft04 != "" {
 			open = p.get(k.draft04).IsTrue()
 		}
+		b.m.at = origin{p.path, k.name}
 		e, err := b.m.number(numberRule{k.op, v.Str, open})
 		if err != nil {
 			return wrap(err, p, k.name)
@@ -308,6 +310,7 @@ func (b *builder) values(p place, _ uint64, add func(expr)) error {
 		if hi != nil {
 			r.hi = int64(count(hi))
 		}
+		b.m.at = origin{p.path, "maxLength"}
 		e, err := b.m.text(r)
 		if err != nil {
 			return wrap(err, p, "maxLength")
@@ -315,6 +318,7 @@ func (b *builder) values(p place, _ uint64, add func(expr)) error {
 		add(x.when(tString, e))
 	}
 	if v := p.get("pattern"); v != nil {
+		b.m.at = origin{p.path, "pattern"}
 		e, err := b.m.text(textRule{op: textPattern, val: v.Str})
 		if err != nil {
 			return wrap(err, p, "pattern")
@@ -322,6 +326,7 @@ func (b *builder) values(p place, _ uint64, add func(expr)) error {
 		add(x.when(tString, e))
 	}
 	if v := p.get("format"); v != nil && p.in.formats {
+		b.m.at = origin{p.path, "format"}
 		e, err := b.m.text(textRule{op: textFormat, val: v.Str})
 		if err != nil {
 			return wrap(err, p, "format")
@@ -374,6 +379,7 @@ func (b *builder) anyOfValues(list []*jsontext.Value) (expr, error) {
 		es = append(es, x.atom(opStrIn, uint64(words)))
 	}
 	if len(numbers) > 0 {
+		b.m.at = origin{} // of a value of a list nothing is to be told
 		e, err := b.m.numbers(numbers)
 		if err != nil {
 			return no, err
@@ -455,7 +461,7 @@ func (b *builder) combined(p place, in uint64, add func(expr)) error {
 			continue
 		}
 		if len(v.Items()) > b.l.limits.Width {
-			return &LimitError{"width", b.l.limits.Width}
+			return &LimitError{Limit: "width", Max: b.l.limits.Width, Path: p.path.String(), Keyword: k.name}
 		}
 		es, err := b.list(p, in, k.name)
 		if err != nil {
@@ -507,6 +513,7 @@ func (b *builder) objects(p place, in uint64, add func(expr)) error {
 		if err != nil {
 			return err
 		}
+		b.m.at = origin{b.child(p, nil, "patternProperties").path, m.Key}
 		t, err := b.m.textID(textRule{op: textPattern, val: m.Key})
 		if err != nil {
 			return wrap(err, b.child(p, nil, "patternProperties"), m.Key)
@@ -692,6 +699,7 @@ func (c *covers) members(p place, in uint64, when expr, top bool) error {
 		v.keys = b.x.sets.add(v.keys, b.m.word(m.Key))
 	}
 	for _, m := range p.get("patternProperties").List() {
+		b.m.at = origin{b.child(p, nil, "patternProperties").path, m.Key}
 		t, err := b.m.textID(textRule{op: textPattern, val: m.Key})
 		if err != nil {
 			return wrap(err, b.child(p, nil, "patternProperties"), m.Key)

@@ -224,6 +224,59 @@ func (k *kid) questions(e expr) {
 	}
 }
 
+// given is e where it is known that there is a member with a key of that class:
+// what can't be true of any such object is no. So alternatives that the key
+// rules out need not be asked about its value.
+func (m *machine) given(e expr, class uint32) expr {
+	if e <= yes {
+		return e
+	}
+	x := m.x
+	d := &x.nodes[e]
+	switch d.op {
+	case opMember:
+		if m.member(m.memberSet.list[d.n], class) == no {
+			return no
+		}
+		return e
+	case opNames:
+		if !m.textTruth(d.args[0], class) {
+			return no
+		}
+		return e
+	case opMaxKeys:
+		if d.n == 0 {
+			return no
+		}
+		return e
+	case opAnd, opOr:
+	default:
+		return e
+	}
+	key := keyed{uint32(e), class}
+	if f, ok := m.givens[key]; ok {
+		return f
+	}
+	m.work++
+	o, args := d.op, d.args
+	parts := make([]expr, len(args))
+	same := true
+	for i, a := range args {
+		parts[i] = m.given(a, class)
+		same = same && parts[i] == a
+	}
+	f := e
+	switch {
+	case same:
+	case o == opAnd:
+		f = x.and(parts...)
+	default:
+		f = x.or(parts...)
+	}
+	m.givens[key] = f
+	return f
+}
+
 // A reply is what is known of a kid that was read.
 type reply struct {
 	m       *machine

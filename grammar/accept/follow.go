@@ -13,7 +13,7 @@ import (
 
 // A StopError says where a text stops fitting.
 type StopError struct {
-	Offset   int      // of the first byte that doesn't fit; the length of the text if its end doesn't
+	Offset   int      // of the first byte that doesn't fit; the length of the text if its end doesn't; see Check for texts judged as a whole
 	Pointer  string   // JSON pointer to the value that the byte is in or would begin
 	Expected []string // what might stand there instead, for people
 	Why      string
@@ -31,20 +31,63 @@ func (e *StopError) Error() string {
 	return s
 }
 
+// longText is from how many bytes on a text that is too much for an automaton is
+// judged as a whole before it is begun again.
+const longText = 64 << 10
+
 // Check judges a whole text. What it finds out is kept for later, unless the
-// automaton is half full; then the text is judged by a machine of its own. The
-// error is a *StopError or a *LimitError.
+// automaton is half full; then the text is judged by a machine of its own, or, if
+// it is long, as a value. The offset of what is wrong with that is the one where
+// the value at fault begins. The error is a *StopError or a *LimitError.
 func (a *Automaton) Check(text []byte) error {
 	f := a.NewFollower()
 	err := f.Feed(text)
-	var limit *LimitError
-	if errors.As(err, &limit) && limit.Limit != "effort" {
-		return a.checkAlone(text)
+	if err == nil {
+		return f.End()
 	}
-	if err != nil {
+	var limit *LimitError
+	if !errors.As(err, &limit) || limit.Limit == "effort" {
 		return err
 	}
-	return f.End()
+	if len(text) >= longText {
+		if whole, ok := a.checkWhole(text); ok {
+			return whole
+		}
+	}
+	return a.checkAlone(text)
+}
+
+// checkWhole judges a text as a value; ok is false where that takes too much, or
+// the text is none.
+func (a *Automaton) checkWhole(text []byte) (err error, ok bool) {
+	root, err := jsontext.Parse(text, a.limits.Depth)
+	if err != nil {
+		return nil, false
+	}
+	r, err := a.Reading(context.Background())
+	if err != nil {
+		return nil, false
+	}
+	misfits, err := r.Root().Misfits(root)
+	switch {
+	case err != nil:
+		return nil, false
+	case len(misfits) == 0:
+		return nil, true
+	}
+	m := misfits[0]
+	for len(m.Parts) > 0 && m.Keyword != "anyOf" && m.Keyword != "oneOf" {
+		m = m.Parts[0]
+	}
+	why := "this breaks " + m.Keyword
+	if m.Keyword == "" {
+		why = "nothing may stand here"
+	}
+	stop := &StopError{Offset: jsontext.Locate(text, m.Path), Why: why}
+	for _, tok := range m.Path {
+		stop.Pointer += "/" + jsontext.EscapePointer(tok)
+	}
+	return stop, true
 }
 
 // checkAlone judges a text without keeping anything.
@@ -64,14 +107,14 @@ func (a *Automaton) checkAlone(text []byte) error {
 			return err
 		}
 		if i%256 == 0 && m.bytes() > a.limits.Memory {
-			return &LimitError{"memory", a.limits.Memory}
+			return &LimitError{Limit: "memory", Max: a.limits.Memory}
 		}
 		fits := next != dead && m.alive(next)
 		if err := m.exceeded(); err != nil {
 			return err
 		}
 		if effort = max(0, effort+m.work+m.effort-freeEffort); effort > a.limits.Effort {
-			return &LimitError{"effort", a.limits.Effort}
+			return &LimitError{Limit: "effort", Max: a.limits.Effort}
 		}
 		if !fits || !at.follow(c.mode, next.mode, b) {
 			return stop(i, at.why(c.mode, b, a.limits.Depth))
@@ -96,6 +139,7 @@ type Follower struct {
 	a      *Automaton
 	at     State
 	offset int
+	leapt  int // no leap before this offset
 	effort int // formulas looked at so far that count for the limit
 	err    error
 	trace
@@ -133,23 +177,62 @@ func (f *Follower) Feed(text []byte) error {
 	if f.at == 0 {
 		return f.stop("no value fits the schema")
 	}
-	for _, b := range text {
-		s, work, err := f.a.stepIn(f.at, b, f.a.limits.Memory/2)
-		if f.effort = max(0, f.effort+work-freeEffort); err == nil && f.effort > f.a.limits.Effort {
-			err = &LimitError{"effort", f.a.limits.Effort}
+	r := f.a.row(f.at)
+	for i := 0; i < len(text); i++ {
+		b := text[i]
+		s, known := r.to(b)
+		if !known {
+			if n := f.leap(text[i:]); n > 0 {
+				r = f.a.row(f.at)
+				i += n - 1
+				continue
+			}
+			var err error
+			if s, err = f.step(b); err != nil {
+				f.err = err
+				return err
+			}
+		} else if f.effort > 0 {
+			f.effort = max(0, f.effort-freeEffort)
 		}
-		if err != nil {
-			f.err = err
-			return err
+		if s == f.at && b != ',' && r.mode != inKey {
+			f.offset++
+			continue
 		}
-		from := f.a.row(f.at).mode
-		if s == 0 || (s != f.at || b == ',' || from == inKey) && !f.follow(from, f.a.row(s).mode, b) {
+		from := r.mode
+		if s == 0 {
+			return f.stop(f.why(from, b, f.a.limits.Depth))
+		}
+		r = f.a.row(s)
+		if !f.follow(from, r.mode, b) {
 			return f.stop(f.why(from, b, f.a.limits.Depth))
 		}
 		f.at = s
 		f.offset++
 	}
 	return nil
+}
+
+// step finds the way that b leads.
+func (f *Follower) step(b byte) (State, error) {
+	s, work, err := f.a.stepIn(f.at, b, f.a.limits.Memory/2)
+	if f.effort = max(0, f.effort+work-freeEffort); err == nil && f.effort > f.a.limits.Effort {
+		err = &LimitError{Limit: "effort", Max: f.a.limits.Effort}
+	}
+	return s, err
+}
+
+// leap reads what it can of a long string at once.
+func (f *Follower) leap(text []byte) int {
+	if f.offset < f.leapt {
+		return 0
+	}
+	n, to := f.a.leap(f.at, text)
+	f.at, f.offset = to, f.offset+n
+	if f.a.row(to).mode == inString { // it stops near, or never began
+		f.leapt = f.offset + leapFrom
+	}
+	return n
 }
 
 // End tells whether the text fits as a whole.
@@ -221,14 +304,18 @@ func (f *trace) path() string {
 		case !l.object:
 			p.WriteString("/" + strconv.Itoa(l.index))
 		case l.named:
-			p.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(l.key))
+			p.WriteString("/" + jsontext.EscapePointer(l.key))
 		}
 	}
 	return p.String()
 }
 
-// maxExpected bounds what Expected names.
-const maxExpected = 20
+// maxExpected bounds what Expected names, and maxExpectedWork the formulas looked
+// at to find out: some milliseconds.
+const (
+	maxExpected     = 20
+	maxExpectedWork = 20_000
+)
 
 // Expected says what may come next, for people.
 func (f *Follower) Expected() []string {
@@ -243,9 +330,20 @@ func (f *Follower) Expected() []string {
 		}
 	}
 	r := a.row(f.at)
-	for b := range 256 {
-		s, err := a.Step(f.at, byte(b))
-		if err != nil || s == 0 || space(byte(b)) && r.mode != inString && r.mode != inKey {
+	a.mu.Lock()
+	class := a.m.bytesOf(r.config)
+	a.mu.Unlock()
+	var leads [256]struct { // by class
+		known bool
+		to    State
+	}
+	for b, k := range class {
+		at := &leads[k]
+		if k > 0 && !at.known {
+			at.to, _ = a.Step(f.at, byte(b))
+			at.known = true
+		}
+		if at.to == 0 || space(byte(b)) && r.mode != inString && r.mode != inKey {
 			continue
 		}
 		for _, w := range a.words(f.at, r, byte(b)) {
@@ -315,7 +413,12 @@ func (a *Automaton) names(s State, b byte, otherwise string) []string {
 	found, exact := rd.lex.Reachable(c.lex)
 	var out []string
 	more := !exact
+	m.work, m.effort = 0, 0
 	for _, o := range found {
+		if len(out) == maxExpected || m.work+m.effort > maxExpectedWork {
+			more = true
+			break
+		}
 		id := m.classAt(rd, o)
 		fits := false
 		if c.mode == inKey {
@@ -329,7 +432,7 @@ func (a *Automaton) names(s State, b byte, otherwise string) []string {
 		case !fits:
 		case m.classes[id].word == 0:
 			more = true
-		case len(out) < maxExpected:
+		default:
 			out = append(out, strconv.Quote(m.words.list[m.classes[id].word]))
 		}
 	}

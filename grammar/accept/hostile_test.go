@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/toolsidecar/sidecar/internal/alloctest"
 )
 
 // hostile schemas, each with a text that fits it ("" if there is none at hand).
@@ -182,11 +184,16 @@ func hostile() map[string][2]string {
 	return all
 }
 
-// TestHostile: an answer in time, or the name of a limit or reason.
+// hostileCost is some 250 ms.
+var hostileCost = alloctest.Cost{Bytes: 256 << 20, Objects: 2_000_000}
+
+// TestHostile: an answer for little work, or the name of a limit or reason.
 func TestHostile(t *testing.T) {
 	for name, s := range hostile() {
+		var a *Automaton
+		var err, fit error
 		began := time.Now()
-		a, err := Compile(context.Background(), []byte(s[0]), Options{})
+		cost := alloctest.Of(func() { a, err = Compile(context.Background(), []byte(s[0]), Options{}) })
 		took := time.Since(began)
 		var limit *LimitError
 		var refused *RefusedError
@@ -194,18 +201,72 @@ func TestHostile(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		var check time.Duration
-		var fit error
+		var checkCost alloctest.Cost
 		if err == nil && s[1] != "" {
 			began = time.Now()
-			fit = a.Check([]byte(s[1]))
+			checkCost = alloctest.Of(func() { fit = a.Check([]byte(s[1])) })
 			check = time.Since(began)
 			if fit != nil && !errors.As(fit, &limit) {
 				t.Errorf("%s: %.200s: %v", name, s[1], fit)
 			}
 		}
-		t.Logf("%-50s compile %8v %.120v; check %v %.100v", name, took.Round(time.Microsecond), err, check.Round(time.Microsecond), fit)
-		if took > 10*time.Second || check > 10*time.Second {
-			t.Errorf("%s: compile %v, check %v", name, took, check)
+		t.Logf("%-50s compile %8v, %v %.120v; check %v, %v %.100v", name, took.Round(time.Microsecond), cost, err, check.Round(time.Microsecond), checkCost, fit)
+		if !cost.Within(hostileCost) || !checkCost.Within(hostileCost) {
+			t.Errorf("%s: compile %v, check %v allocated", name, cost, checkCost)
+		}
+	}
+}
+
+// TestCheckWhole: what is too much for an automaton is judged as a value; where
+// it is wrong is the beginning of the value at fault.
+func TestCheckWhole(t *testing.T) {
+	var items []string
+	for i := range 20_000 {
+		items = append(items, fmt.Sprint(i))
+	}
+	list := strings.Join(items, " , ")
+	a, err := Compile(context.Background(), []byte(`{"properties":{"a/b":{"uniqueItems":true,"items":{"type":"integer"}},"c":false}}`), Options{Limits: Limits{Memory: 1 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		text, pointer string
+		at            int
+	}{
+		{`{"x":[{"a/b":3}], "a/b" : [` + list + `] }`, "", -1},
+		{` { "a/b":[` + list + `,7]}`, "/a~1b", len(` { "a/b":`)},
+		{`{"a/b":[` + list + `, true]}`, "/a~1b/20000", len(`{"a/b":[` + list + `, `)},
+		{`{"a/b":[` + list + `],"c": [1]}`, "/c", len(`{"a/b":[` + list + `],"c": `)},
+	} {
+		err := a.Check([]byte(c.text))
+		var stop *StopError
+		switch {
+		case c.at < 0 && err != nil:
+			t.Errorf("%.30s…: %v", c.text, err)
+		case c.at >= 0 && (!errors.As(err, &stop) || stop.Offset != c.at || stop.Pointer != c.pointer):
+			t.Errorf("%.30s…: %v, want byte %d, %s", c.text, err, c.at, c.pointer)
+		}
+	}
+}
+
+// TestLimitPlace: the limit of a scalar names the keyword that reaches it.
+func TestLimitPlace(t *testing.T) {
+	for _, c := range []struct{ schema, text, path, keyword string }{
+		{`{"properties":{"a":{"pattern":"^[ab]*a[ab]{900}$"}}}`, `{"a":"` + strings.Repeat("abbab", 3000), "/properties/a", "pattern"},
+		{`{"patternProperties":{"[ab]*a[ab]{900}$":{"type":"null"}}}`, `{"` + strings.Repeat("abbab", 3000), "/patternProperties", "[ab]*a[ab]{900}$"},
+		{`{"items":{"multipleOf":3,"minimum":5}}`, `[1` + strings.Repeat("0", 100_000), "/items", "minimum"},
+	} {
+		a, err := Compile(context.Background(), []byte(c.schema), Options{Limits: Limits{Memory: 4 << 20, Effort: 1 << 30}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = a.NewFollower().Feed([]byte(c.text))
+		var limit *LimitError
+		if !errors.As(err, &limit) {
+			t.Fatalf("%s: %v", c.schema, err)
+		}
+		if path, keyword, _ := limit.Place(); path != c.path || keyword != c.keyword {
+			t.Errorf("%s: %v", c.schema, err)
 		}
 	}
 }

@@ -18,14 +18,21 @@ type Limits struct {
 	Search   int // steps of one search whether a text can still be completed; 2,000
 }
 
-func (l Limits) orDefault() Limits {
-	for _, f := range [...]struct {
-		at *int
-		to int
-	}{
+// each is every limit with its default.
+func (l *Limits) each() []limit {
+	return []limit{
 		{&l.Bytes, 4 << 20}, {&l.Nesting, 512}, {&l.Values, 2e5}, {&l.Scopes, 2e3}, {&l.Formulas, 2e6}, {&l.Width, 1e5}, {&l.Work, 1e6}, {&l.Effort, 5e6},
 		{&l.Memory, 64 << 20}, {&l.Depth, 512}, {&l.Search, 2000},
-	} {
+	}
+}
+
+type limit struct {
+	at *int
+	to int // default
+}
+
+func (l Limits) orDefault() Limits {
+	for _, f := range l.each() {
 		if *f.at <= 0 {
 			*f.at = f.to
 		}
@@ -35,12 +42,23 @@ func (l Limits) orDefault() Limits {
 
 // A LimitError says which of the Limits was reached.
 type LimitError struct {
-	Limit string // its name in Limits, in lower case; of a scalar with "lexical" before it
-	Max   int
+	Limit   string // its name in Limits, in lower case; of a scalar with "lexical" before it
+	Max     int
+	Path    string // as in RefusedError, of a scalar the first place that asks it; "" where no place is to blame more than another
+	Keyword string
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("the schema needs more than %d %s", e.Max, e.Limit)
+	path, keyword, reason := e.Place()
+	if path == "" && keyword == "" {
+		return reason
+	}
+	return (&RefusedError{path, keyword, reason}).Error()
+}
+
+// Place is the parts of the error.
+func (e *LimitError) Place() (path, keyword, reason string) {
+	return e.Path, e.Keyword, fmt.Sprintf("the schema needs more than %d %s", e.Max, e.Limit)
 }
 
 // A RefusedError says what in a schema is wrong or can't be decided.
@@ -49,6 +67,9 @@ type RefusedError struct {
 	Keyword string // "" if the schema itself is meant
 	Reason  string
 }
+
+// Place is the parts of the error.
+func (e *RefusedError) Place() (path, keyword, reason string) { return e.Path, e.Keyword, e.Reason }
 
 func (e *RefusedError) Error() string {
 	at := e.Path

@@ -32,6 +32,7 @@ type liveness struct {
 	key   map[keyed]answer   // and with a key of that class
 	sure  map[expr]set       // words with which there is a member that an object without a say on its other keys takes
 	runs  map[uint64][]run   // of item rules
+	loose [3][]answer        // by frame: see anything
 	steps int                // of this search
 	count int                // of searches that ended in perhaps
 }
@@ -100,10 +101,16 @@ func (l *liveness) of(c config) answer {
 		o := m.outcomeOf(p.goal, p.qs, func(expr) bool { return false })
 		return l.leave(c.top, o, m.recorded(q, words[c.mode]))
 	case inString:
+		if l.anything(c) == surely {
+			return surely
+		}
 		f := &m.frames[c.top]
 		p := m.part(m.asks[f.ask], 4)
 		return l.strings(c.top, p, c.lex)
 	case inNumber:
+		if l.anything(c) == surely {
+			return surely
+		}
 		f := &m.frames[c.top]
 		p := m.part(m.asks[f.ask], 3)
 		return l.numbers(c.top, p, c.lex)
@@ -115,12 +122,69 @@ func (l *liveness) of(c config) answer {
 		r := m.readerList[f.keys]
 		return l.keys(c.top, r.lex.Start())
 	case inKey:
+		if l.anything(c) == surely {
+			return surely
+		}
 		return l.keys(c.top, c.lex)
 	case afterValue:
 		f := &m.frames[c.top]
 		return l.ends(f)
 	}
 	return never
+}
+
+// anything tells of the frame of c what is true of all strings, keys or numbers
+// there, whatever was read of them: that they can turn out to be one of those
+// that matter to nothing, after which the frame can be ended. Otherwise it is
+// perhaps.
+func (l *liveness) anything(c config) answer {
+	m := l.m
+	at := 0
+	switch c.mode {
+	case inKey:
+		at = 1
+	case inNumber:
+		at = 2
+	}
+	known := l.loose[at]
+	if int(c.top) < len(known) && known[c.top] != unasked {
+		return known[c.top]
+	}
+	a := perhaps
+	switch c.mode {
+	case inString:
+		p := m.part(m.asks[m.frames[c.top].ask], 4)
+		if record, _ := l.again(c.top); !record && p.reader.lex.OnlyLists() {
+			a = l.leave(c.top, m.stringOutcome(p, m.classAt(p.reader, p.reader.lex.Other())), 0)
+		}
+	case inKey:
+		r := m.readerList[m.frames[c.top].keys]
+		if r.lex.OnlyLists() {
+			a = l.behind(c.top, m.classAt(r, r.lex.Other()))
+		}
+	case inNumber:
+		p := m.part(m.asks[m.frames[c.top].ask], 3)
+		if record, _ := l.again(c.top); !record {
+			switch {
+			case len(p.tally.nums) == 0:
+				a = l.leave(c.top, m.numberOutcome(p, ""), 0)
+			case len(p.tally.nums) == 1 && m.nums[p.tally.nums[0]].op == numInteger: // any exponent may follow
+				a = l.leave(c.top, m.numberOutcome(p, "\x01"), 0)
+			}
+		}
+	}
+	if a != surely {
+		a = perhaps
+	}
+	if l.tired() && a != surely {
+		return a
+	}
+	for len(known) < len(m.frames) {
+		known = append(known, unasked)
+	}
+	known[c.top] = a
+	l.loose[at] = known
+	return a
 }
 
 func (m *machine) recorded(q *question, text string) uint32 {
@@ -330,20 +394,24 @@ func (l *liveness) strings(top uint32, p *part, q lexical.State) answer {
 func (l *liveness) outcomes(r *reader, q lexical.State, f func(class uint32) answer) answer {
 	best := never
 	try := func(o lexical.Outcome) bool {
+		if l.tired() {
+			best = better(best, perhaps)
+			return true
+		}
 		l.steps++
 		best = better(best, f(l.m.classAt(r, o)))
 		return best == surely
 	}
-	if !r.lex.OnlyLists() && r.lex.Near(q, try) {
-		return surely
+	switch stopped, all := r.lex.Near(q, try); {
+	case stopped:
+		return best
+	case all:
+		return best
 	}
 	found, exact := r.lex.Reachable(q)
 	for _, o := range found {
-		if l.tired() {
-			return better(best, perhaps)
-		}
 		if try(o) {
-			return surely
+			return best
 		}
 	}
 	return better(best, answerIf(exact))
@@ -354,20 +422,24 @@ func (l *liveness) outcomes(r *reader, q lexical.State, f func(class uint32) ans
 func (l *liveness) keys(top uint32, q lexical.State) answer {
 	m := l.m
 	r := m.readerList[m.frames[top].keys]
-	return l.outcomes(r, q, func(id uint32) answer {
-		key := keyed{top, id}
-		a := l.key[key]
-		if a == unasked {
-			a = never
-			if c, ok := m.endKey(top, id, 0); ok {
-				a = l.within(c.top)
-			}
-			if !l.tired() {
-				l.key[key] = a
-			}
+	return l.outcomes(r, q, func(id uint32) answer { return l.behind(top, id) })
+}
+
+// behind tells whether a key of that class can go on to a member after which the
+// object can be ended.
+func (l *liveness) behind(top, class uint32) answer {
+	key := keyed{top, class}
+	a := l.key[key]
+	if a == unasked {
+		a = never
+		if c, ok := l.m.endKey(top, class, 0); ok {
+			a = l.within(c.top)
 		}
-		return a
-	})
+		if !l.tired() {
+			l.key[key] = a
+		}
+	}
+	return a
 }
 
 // maxTally bounds the predicates on numbers of which it is looked at together
@@ -395,12 +467,10 @@ func (l *liveness) numbers(top uint32, p *part, q lexical.State) answer {
 		}
 		return a
 	}
-	// Most often it may end right here, or after a digit.
+	// Most often it may end right here, or soon.
 	lex := p.tally.lex
-	for _, near := range [...]lexical.State{q, lex.Step(q, '0'), lex.Step(q, '1')} {
-		if lex.Complete(near) && try(lex.Truth(near)) == surely {
-			return surely
-		}
+	if lex.Near(q, func(v lexical.Vector) bool { return try(v) == surely }) {
+		return surely
 	}
 	found, exact := lex.Reachable(q)
 	best := answerIf(exact)

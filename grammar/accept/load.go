@@ -1,10 +1,13 @@
 package accept
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,7 +50,7 @@ func (p *path) String() string {
 		}
 		return p.tok + "#"
 	}
-	return p.up.String() + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(p.tok)
+	return p.up.String() + "/" + jsontext.EscapePointer(p.tok)
 }
 
 // to is the path of what tok names at p. Paths are made by the hundred, since
@@ -68,6 +71,7 @@ type loader struct {
 	resources map[string]*resource
 	roots     map[*jsontext.Value]*resource
 	walked    map[*jsontext.Value]bool // schemas that stand where no keyword has one
+	searched  map[string]bool          // given documents that were read to look for an $id
 	values    int                      // JSON values in all documents
 	schemas   int                      // walked
 	paths     []path                   // room for more
@@ -84,13 +88,13 @@ func refuse(at *path, keyword, format string, a ...any) error {
 // document reads a text and walks it.
 func (l *loader) document(uri string, text []byte, at *path) (*resource, error) {
 	if len(text) > l.limits.Bytes {
-		return nil, &LimitError{"bytes", l.limits.Bytes}
+		return nil, &LimitError{Limit: "bytes", Max: l.limits.Bytes}
 	}
 	v, err := jsontext.Parse(text, l.limits.Nesting)
 	if err != nil {
 		var syntax *jsontext.SyntaxError
 		if errors.As(err, &syntax) && syntax.Code == "too_deep" {
-			return nil, &LimitError{"nesting", l.limits.Nesting}
+			return nil, &LimitError{Limit: "nesting", Max: l.limits.Nesting}
 		}
 		return nil, refuse(at, "", "not JSON: %v", err)
 	}
@@ -99,7 +103,7 @@ func (l *loader) document(uri string, text []byte, at *path) (*resource, error) 
 	}
 	n, _ := v.Size()
 	if l.values += n; l.values > l.limits.Values {
-		return nil, &LimitError{"values", l.limits.Values}
+		return nil, &LimitError{Limit: "values", Max: l.limits.Values}
 	}
 	draft := l.o.Draft
 	if draft == Default {
@@ -116,7 +120,11 @@ func (l *loader) document(uri string, text []byte, at *path) (*resource, error) 
 // identify sets what the $schema and $id of a resource say about it.
 func (l *loader) identify(r *resource, v *jsontext.Value, at *path, outer *resource) error {
 	l.roots[v] = r
-	if s := v.Get("$schema"); s != nil && s.Kind == '"' {
+	s := v.Get("$schema")
+	if s == nil && r.draft == OpenAPI31 && v.Has("openapi") { // a whole document says it so
+		s = v.Get("jsonSchemaDialect")
+	}
+	if s != nil && s.Kind == '"' {
 		if d, ok := draftOf(s.Str); ok {
 			if d != Draft2020 || r.draft != OpenAPI31 {
 				r.draft = d
@@ -353,6 +361,35 @@ func resolve(base, ref string) (string, error) {
 	return b.ResolveReference(u).String(), nil
 }
 
+// resource gives what has a URI: read before, given under it, or named so by an
+// $id in a given document; nil if nothing has it.
+func (l *loader) resource(uri string) (*resource, error) {
+	if r := l.resources[uri]; r != nil {
+		return r, nil
+	}
+	if text, ok := l.given(uri); ok {
+		return l.document(uri, text, &path{tok: uri})
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.o.Documents)) {
+		if l.resources[name] != nil || l.searched[name] || !bytes.Contains(l.o.Documents[name], []byte(`id"`)) {
+			continue
+		}
+		if l.searched == nil {
+			l.searched = map[string]bool{}
+		}
+		l.searched[name] = true
+		_, err := l.document(name, l.o.Documents[name], &path{tok: name})
+		var refused *RefusedError // nobody asked for this one
+		if err != nil && !errors.As(err, &refused) {
+			return nil, err
+		}
+		if r := l.resources[uri]; r != nil {
+			return r, nil
+		}
+	}
+	return nil, nil
+}
+
 // find gives the schema that a reference in r means, and its fragment if that
 // is an anchor.
 func (l *loader) find(ref string, r *resource, at *path, keyword string) (place, string, error) {
@@ -363,17 +400,11 @@ func (l *loader) find(ref string, r *resource, at *path, keyword string) (place,
 		if err != nil {
 			return place{}, "", refuse(at, keyword, "%v", err)
 		}
-		target = l.resources[abs]
+		if target, err = l.resource(abs); err != nil {
+			return place{}, "", err
+		}
 		if target == nil {
-			text, ok := l.given(abs)
-			if !ok {
-				return place{}, "", refuse(at, keyword, "%s is not among the given documents", abs)
-			}
-			doc, err := l.document(abs, text, &path{tok: abs})
-			if err != nil {
-				return place{}, "", err
-			}
-			target = doc
+			return place{}, "", refuse(at, keyword, "%s is not among the given documents; nothing is fetched", abs)
 		}
 	}
 	if strings.IndexByte(fragment, '%') >= 0 {
@@ -417,7 +448,7 @@ func (l *loader) point(p place, pointer string) (to place, met bool, err error) 
 	met = true
 	at := schemaShape // of p.v
 	for tok := range strings.SplitSeq(pointer, "/") {
-		tok = strings.ReplaceAll(strings.ReplaceAll(tok, "~1", "/"), "~0", "~")
+		tok = jsontext.UnescapePointer(tok)
 		next, _ := p.v.Child(tok)
 		if next == nil {
 			return place{}, false, nil

@@ -15,6 +15,7 @@ type machine struct {
 	sets   *sets
 	x      *exprs
 	defs   []expr // what opRef refers to
+	at     origin // of the predicates that are made
 	root   expr
 
 	words     vocabularyOf // strings that a schema names
@@ -42,10 +43,14 @@ type machine struct {
 	trailOf    map[trail]uint32
 	values     map[string]uint32
 	derived    map[derivation]expr
-	work       int // formulas looked at in this step
-	effort     int // and to find out whether the state it led to is alive
+	begun      map[keyed]uint32 // see endKey; 0: no frame
+	givens     map[keyed]expr   // see given, by formula
+	work       int              // formulas looked at in this step
+	effort     int              // and to find out whether the state it led to is alive
 	live       *liveness
 	shut       map[uint64]bool         // see closedTo
+	hopes      map[uint64]bool         // see hopeless
+	opens      map[uint64]bool         // see open
 	starts     map[startOf]*[256]uint8 // see first
 }
 
@@ -72,8 +77,9 @@ func newMachine(l Limits) *machine {
 		words:   vocabularyOf{list: []string{""}, ids: map[string]uint32{}},
 		textIDs: map[string]uint32{}, numIDs: map[string]uint32{},
 		spec: map[uint64]expr{}, askIDs: map[ask]uint32{}, readers: map[string]*reader{}, tallies: map[string]*tally{},
-		classes: make([]class, 1), classOf: map[class]uint32{}, frames: make([]frame, 1, 16), frameOf: map[frame]uint32{},
+		classes: make([]class, 1), classOf: map[class]uint32{}, frames: make([]frame, 1, 16), frameOf: make(map[frame]uint32, 28),
 		trails: make([]trail, 1), trailOf: map[trail]uint32{}, values: map[string]uint32{}, derived: map[derivation]expr{},
+		begun: map[keyed]uint32{}, givens: map[keyed]expr{},
 	}
 	m.live = newLiveness(m)
 	m.lists.id(nil)
@@ -81,7 +87,7 @@ func newMachine(l Limits) *machine {
 }
 
 func (m *machine) bytes() int {
-	return m.sets.bytes() + 80*len(m.x.nodes) + 4*m.x.parts + 16*len(m.x.ids) + 24*len(m.spec) + 24*len(m.derived) +
+	return m.sets.bytes() + 80*len(m.x.nodes) + 4*m.x.parts + 16*len(m.x.ids) + 24*len(m.spec) + 24*len(m.derived) + 16*(len(m.begun)+len(m.givens)) +
 		m.memberSet.size + m.itemSet.size + m.coverSet.size + m.lists.size +
 		160*len(m.asks) + 80*len(m.classes) + 150*len(m.frames) + 40*len(m.trails) + 60*len(m.values) + m.live.bytes() + m.scalarBytes()
 }
@@ -350,12 +356,10 @@ func (m *machine) atTheEnd(e expr) bool {
 }
 
 // A frame is an open object or array, or the text as a whole; frames are
-// interned, each with those that it is in.
+// interned, each with those that it is in. It has no gaps, as a config.
 type frame struct {
 	up     uint32
 	depth  int32
-	kind   frameKind
-	record bool
 	goal   expr   // what is left to be true
 	qs     uint32 // what is left of the answers that are wanted
 	of     uint32 // the ask of this value
@@ -363,11 +367,13 @@ type frame struct {
 	seen   set    // object: words that were keys
 	class  uint32 // object: the key of the member that is read
 	ask    uint32 // of the member or item that is read; meaningless between
-	within bool   // a member or item is read
 	kept   uint32 // record: trail of what was read
+	kind   frameKind
+	within bool // a member or item is read
+	record bool
 }
 
-type frameKind uint8
+type frameKind uint16
 
 const (
 	frameText frameKind = iota

@@ -61,6 +61,7 @@ func TestSample(t *testing.T) {
 		for _, tt := range file.Tests {
 			instances++
 			err := a.Check(tt.Data)
+			agrees(t, a, tt.Data, err)
 			var stop *StopError
 			switch {
 			case err != nil && !errors.As(err, &stop):
@@ -135,6 +136,7 @@ func TestMutants(t *testing.T) {
 					t.Fatal(err)
 				}
 				want, got := o.Validate(v), a.Check(text)
+				agrees(t, a, text, got)
 				n++
 				if got == nil {
 					fit++

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/toolsidecar/sidecar/grammar/lexical"
 	"github.com/toolsidecar/sidecar/models/jsontext"
@@ -31,6 +30,13 @@ type textRule struct {
 type textPredicate struct {
 	textRule
 	is lexical.Predicate
+	origin
+}
+
+// An origin is the first place in a schema that a predicate comes from.
+type origin struct {
+	path    *path
+	keyword string
 }
 
 // some tells whether a string fits; not to be asked of a pattern.
@@ -57,6 +63,7 @@ type numberPredicate struct {
 	numberRule
 	v  *big.Rat // integer: 1
 	is lexical.NumberPredicate
+	origin
 }
 
 // undecidable says why lexical can't decide, if that is what err is about.
@@ -103,7 +110,7 @@ func (m *machine) textID(r textRule) (uint32, error) {
 	id, ok := m.textIDs[is.Key()]
 	if !ok {
 		id = uint32(len(m.texts))
-		m.texts = append(m.texts, textPredicate{r, is})
+		m.texts = append(m.texts, textPredicate{r, is, m.at})
 		m.textIDs[is.Key()] = id
 	}
 	return id, nil
@@ -111,68 +118,13 @@ func (m *machine) textID(r textRule) (uint32, error) {
 
 // A reader reads strings and tells apart what some formulas ask about them.
 type reader struct {
-	id    uint32
-	lex   *lexical.Strings
-	texts []uint32 // predicates, in the order of lex
-	names []uint32 // words, in the order of lex
-	at    map[uint32]int
-	own   bool // lex isn't common to all automata
+	id     uint32
+	lex    *lexical.Strings
+	texts  []uint32 // predicates, in the order of lex
+	names  []uint32 // words, in the order of lex
+	at     map[uint32]int
+	common bool // lex serves other automata too
 }
-
-// common is the machine of free strings or of a single format, which all
-// automata share: what it takes to read a date is found out once. It is nil for
-// other strings, and for formats that need memory for every text.
-func (m *machine) common(texts, words []uint32) *lexical.Strings {
-	if len(words) > 0 || len(texts) > 1 {
-		return nil
-	}
-	name, preds := "", []lexical.Predicate(nil)
-	if len(texts) == 1 {
-		p := &m.texts[texts[0]]
-		name, preds = p.val, []lexical.Predicate{p.is}
-		if p.op != textFormat || !regularFormats[p.val] {
-			return nil
-		}
-	}
-	commonReaders.Lock()
-	defer commonReaders.Unlock()
-	lex := commonReaders.byFormat[name]
-	if lex == nil {
-		var err error
-		// Looking ahead is exact in the first half: a date-time takes 8 MB.
-		if lex, err = lexical.NewStrings(preds, nil, lexical.Limits{Bytes: 64 << 20}); err != nil {
-			return nil
-		}
-		commonReaders.byFormat[name] = lex
-	}
-	return lex
-}
-
-// lost is the limit that a reader has reached. A common one is made anew for
-// those that come later.
-func (m *machine) lost(r *reader) error {
-	if !r.own {
-		commonReaders.Lock()
-		for name, lex := range commonReaders.byFormat {
-			if lex == r.lex {
-				delete(commonReaders.byFormat, name)
-			}
-		}
-		commonReaders.Unlock()
-	}
-	return m.lexical(r.lex.Limit())
-}
-
-// regularFormats are those whose machines have few states, whatever is read.
-var regularFormats = map[string]bool{
-	"date": true, "time": true, "date-time": true, "duration": true, "email": true, "ipv4": true, "ipv6": true, "uri": true, "uri-reference": true,
-	"iri": true, "iri-reference": true, "uri-template": true, "uuid": true, "json-pointer": true, "relative-json-pointer": true,
-}
-
-var commonReaders = struct {
-	sync.Mutex
-	byFormat map[string]*lexical.Strings // "": free strings
-}{byFormat: map[string]*lexical.Strings{}}
 
 // A class is what a reader knows of a whole string.
 type class struct {
@@ -280,25 +232,47 @@ func (w *wants) reader() (*reader, error) {
 	for i, n := range words {
 		names[i] = m.words.list[n]
 	}
-	if r.lex = m.common(texts, words); r.lex == nil {
-		lex, err := lexical.NewStrings(preds, names, m.lexicalLimits())
-		if err != nil {
-			return nil, m.lexical(err)
-		}
-		r.lex, r.own = lex, true
+	if err := r.open(preds, names, m.lexicalLimits()); err != nil {
+		return nil, m.lexical(err, m.askedBy(texts, nil))
 	}
 	m.readers[key.String()] = r
 	m.readerList = append(m.readerList, r)
 	return r, nil
 }
 
+// open finds or makes the machine of a reader.
+func (r *reader) open(preds []lexical.Predicate, names []string, lim lexical.Limits) (err error) {
+	make := func() (*lexical.Strings, error) { return lexical.NewStrings(preds, names, lim) }
+	if len(names) > 0 {
+		r.lex, err = make()
+		return err
+	}
+	keys := []string{}
+	for _, p := range preds {
+		keys = append(keys, p.Key())
+	}
+	r.lex, r.common, err = machineOf(&commonStrings, keys, lim, make)
+	return err
+}
+
 func (m *machine) lexicalLimits() lexical.Limits { return lexical.Limits{Bytes: m.limits.Memory / 4} }
 
+// askedBy is the origin of the first of some predicates.
+func (m *machine) askedBy(texts, nums []uint32) origin {
+	switch {
+	case len(texts) > 0:
+		return m.texts[texts[0]].origin
+	case len(nums) > 0:
+		return m.nums[nums[0]].origin
+	}
+	return origin{}
+}
+
 // lexical makes a LimitError of ours.
-func (m *machine) lexical(err error) error {
+func (m *machine) lexical(err error, of origin) error {
 	var limit *lexical.LimitError
 	if errors.As(err, &limit) {
-		return &LimitError{"lexical " + limit.What, limit.Max}
+		return &LimitError{Limit: "lexical " + limit.What, Max: limit.Max, Path: of.path.String(), Keyword: of.keyword}
 	}
 	return err
 }
@@ -385,20 +359,16 @@ func (e rangeError) Error() string {
 	return fmt.Sprintf("%.40s is beyond 1e±2000", string(e))
 }
 
-// number is the atom of a rule.
-func (m *machine) number(r numberRule) (expr, error) {
-	if r.op == numInteger && m.integer != no {
-		return m.integer, nil
-	}
-	v := big.NewRat(1, 1)
+// predicate is the rule as lexical reads it, and its number.
+func (r numberRule) predicate() (is lexical.NumberPredicate, v *big.Rat, err error) {
+	v = big.NewRat(1, 1)
 	if r.op != numInteger {
 		plain := jsontext.TameNumber(r.val)
 		var ok bool
 		if v, ok = v.SetString(plain); !ok || plain != r.val && v.Sign() != 0 {
-			return no, rangeError(r.val)
+			return is, nil, rangeError(r.val)
 		}
 	}
-	var is lexical.NumberPredicate
 	switch r.op {
 	case numInteger:
 		is = lexical.Integer()
@@ -411,11 +381,24 @@ func (m *machine) number(r numberRule) (expr, error) {
 	case numEqual:
 		is = lexical.Equal(v)
 	}
-	id, ok := m.numIDs[is.Key()]
+	return is, v, nil
+}
+
+// number is the atom of a rule.
+func (m *machine) number(r numberRule) (expr, error) {
+	if r.op == numInteger && m.integer != no {
+		return m.integer, nil
+	}
+	is, v, err := r.predicate()
+	if err != nil {
+		return no, err
+	}
+	key := is.Key()
+	id, ok := m.numIDs[key]
 	if !ok {
 		id = uint32(len(m.nums))
-		m.nums = append(m.nums, numberPredicate{r, v, is})
-		m.numIDs[is.Key()] = id
+		m.nums = append(m.nums, numberPredicate{r, v, is, m.at})
+		m.numIDs[key] = id
 	}
 	e := m.x.atom(opNum, uint64(id))
 	if r.op == numInteger {
@@ -530,12 +513,12 @@ func floor(v *big.Rat) *big.Int { return new(big.Int).Div(v.Num(), v.Denom()) }
 
 // A tally reads numbers and tells apart what some formulas ask about them.
 type tally struct {
-	lex     *lexical.Numbers
-	nums    []uint32 // predicates, in the order of lex
-	at      map[uint32]int
-	ids     map[lexical.Vector]uint32
-	list    []lexical.Vector
-	classes map[lexical.State]*[256]uint8 // see digits
+	lex    *lexical.Numbers
+	nums   []uint32 // predicates, in the order of lex
+	at     map[uint32]int
+	ids    map[lexical.Vector]uint32
+	list   []lexical.Vector
+	common bool // lex serves other automata too
 }
 
 // tallyOf makes the tally of a part about numbers.
@@ -577,11 +560,16 @@ func (m *machine) tallyOf(p *part) (*tally, error) {
 			preds[i] = m.nums[n].is
 			t.at[n] = i
 		}
-		lex, err := lexical.NewNumbers(preds, m.lexicalLimits())
-		if err != nil {
-			return nil, m.lexical(err)
+		keys := make([]string, len(preds))
+		for i, p := range preds {
+			keys[i] = p.Key()
 		}
-		t.lex = lex
+		lim := m.lexicalLimits()
+		var err error
+		t.lex, t.common, err = machineOf(&commonNumbers, keys, lim, func() (*lexical.Numbers, error) { return lexical.NewNumbers(preds, lim) })
+		if err != nil {
+			return nil, m.lexical(err, m.askedBy(nil, nums))
+		}
 		m.tallies[key.String()] = t
 	}
 	p.tally = t
@@ -611,12 +599,10 @@ func (m *machine) numberOutcome(p *part, v lexical.Vector) outcome {
 func (m *machine) scalarBytes() int {
 	n := 0
 	for _, r := range m.readerList {
-		if r.own {
-			n += r.lex.Bytes()
-		}
+		n += held(r.lex, r.common)
 	}
 	for _, t := range m.tallies {
-		n += t.lex.Bytes()
+		n += held(t.lex, t.common)
 	}
 	return n
 }

@@ -2,6 +2,7 @@ package accept
 
 import (
 	"context"
+	"sort"
 
 	"github.com/toolsidecar/sidecar/grammar/lexical"
 	"github.com/toolsidecar/sidecar/grammar/token"
@@ -22,9 +23,19 @@ func (s *source) Start() (uint32, error) { return uint32(s.a.Start()), nil }
 // units of 50 ns.
 const stepWork = 20
 
+// Step doesn't keep where it led: who makes masks does.
 func (s *source) Step(at uint32, b byte) (uint32, error) {
 	s.work += stepWork
-	to, err := s.a.Step(State(at), b)
+	if at == 0 {
+		return 0, nil
+	}
+	r := s.a.row(State(at))
+	if m := r.config.mode; space(b) && (m == atKey || m == atColon || m == atValue || m == afterValue || m == atEnd) {
+		return at, nil // white space
+	}
+	s.a.mu.Lock()
+	defer s.a.mu.Unlock()
+	to, _, err := s.a.find(r, b, s.a.limits.Memory)
 	return uint32(to), err
 }
 
@@ -78,18 +89,17 @@ func (m *machine) bytesOf(c config) *[256]uint8 {
 		return inWord[words[c.mode][c.sub]]
 	case inNumber:
 		q := m.asks[m.frames[c.top].ask]
-		class := m.digits(m.part(q, 3).tally, c.lex)
+		class := m.part(q, 3).tally.lex.Classes(c.lex)
 		if q.record {
 			return apart(class)
 		}
 		return class
 	case inString, inKey:
 		r, record := m.quotedBy(c)
-		class := r.lex.Classes(c.lex, m.closedTo(c, r))
 		if record {
-			return apart(class)
+			return apart(r.lex.Classes(c.lex, m.closedTo(c, r)))
 		}
-		return class
+		return m.classesOf(c, r)
 	case atKey:
 		if c.sub == 1 {
 			return toKeyOrEnd
@@ -104,6 +114,42 @@ func (m *machine) bytesOf(c config) *[256]uint8 {
 		return afterItem
 	}
 	return toEnd
+}
+
+// classesOf is the classes within a string or key at c that isn't kept.
+func (m *machine) classesOf(c config, r *reader) *[256]uint8 {
+	closed := m.closedTo(c, r)
+	if !closed && m.hopeless(c, r) {
+		return r.lex.Hopeful(c.lex)
+	}
+	return r.lex.Classes(c.lex, closed)
+}
+
+// hopeless tells that strings or keys at c need a pattern, a format or a list.
+func (m *machine) hopeless(c config, r *reader) bool {
+	if m.hopes == nil {
+		m.hopes = map[uint64]bool{}
+	}
+	key := quotedAt(c)
+	is, ok := m.hopes[key]
+	if !ok {
+		is = true
+		for _, o := range r.lex.Hopeless() {
+			to, err := m.afterQuoted(c, r, o)
+			is = is && err == nil && to == dead
+		}
+		m.hopes[key] = is
+	}
+	return is
+}
+
+// quotedAt is where a string or key stands.
+func quotedAt(c config) uint64 {
+	key := uint64(c.top) << 1
+	if c.mode == inKey {
+		key++
+	}
+	return key
 }
 
 // apart gives each byte of a class its own, where the bytes are kept.
@@ -154,8 +200,8 @@ func (m *machine) first(c config) *[256]uint8 {
 		}
 	}
 	if numbers != nil {
-		for b, k := range m.digits(numbers, numbers.lex.Start()) {
-			if k > 0 && !space(byte(b)) && b != ',' && b != ']' && b != '}' {
+		for b, k := range numbers.lex.Classes(numbers.lex.Start()) {
+			if k > 0 {
 				class[b] = n + k
 			}
 		}
@@ -173,43 +219,9 @@ func (m *machine) first(c config) *[256]uint8 {
 // A startOf is what tells apart how values may begin.
 type startOf struct {
 	types  uint8
-	sub    uint8
 	record bool
+	sub    uint16
 	tally  *tally
-}
-
-// digits is what may follow in a number read to q, or after it.
-func (m *machine) digits(t *tally, q lexical.State) *[256]uint8 {
-	if class := t.classes[q]; class != nil {
-		return class
-	}
-	const all = "0123456789.eE+-"
-	var known [len(all)]lexical.State
-	class := new([256]uint8)
-	if t.lex.Complete(q) {
-		class = table(blank, ",", "]", "}")
-	}
-	n := uint8(4)
-	for i := range len(all) {
-		if known[i] = t.lex.Step(q, all[i]); known[i] == lexical.Dead {
-			continue
-		}
-		k := 0
-		for known[k] != known[i] {
-			k++
-		}
-		if k == i {
-			n++
-			class[all[i]] = n
-		} else {
-			class[all[i]] = class[all[k]]
-		}
-	}
-	if t.classes == nil {
-		t.classes = map[lexical.State]*[256]uint8{}
-	}
-	t.classes[q] = class
-	return class
 }
 
 // far is how many bytes a token may have.
@@ -244,31 +256,191 @@ func (s *source) Text(at uint32) (token.Text, bool) {
 	}
 	least, max, free := r.lex.Free(c.lex)
 	if !free {
-		return t, false
+		if s.open(c, r, record) {
+			return t, true
+		}
+		return s.run(c, r, record)
 	}
 	// How many characters may follow: from some number on one more is too many.
 	most := far
 	if max >= 0 {
 		most = min(max+1, far)
 	}
-	to := State(at)
-	for k := range most {
-		next, err := s.a.Step(to, 'a')
-		if err != nil {
-			return t, false
-		}
-		if next == 0 {
-			t.Max = k
-			break
-		}
-		if next == to { // and so on
-			break
-		}
-		to = next
+	states, ok := along(c.lex, r, 'a', most)
+	if !ok {
+		return t, false
 	}
+	t.Max = s.a.most(c, states)
 	// The run is free if it may end after each of these numbers alike.
+	t.Alike = !record
 	t.Free = !record && least == 0 && (max < 0 || max >= far || t.Max >= 0 && t.Max <= max)
 	return t, true
+}
+
+// open tells that any characters may follow c, whichever they are, as the string
+// or key can always turn out to be one that fits.
+func (s *source) open(c config, r *reader, record bool) bool {
+	if !r.lex.Between(c.lex) {
+		return false
+	}
+	s.a.mu.Lock()
+	defer s.a.mu.Unlock()
+	m := s.a.m
+	if m.opens == nil {
+		m.opens = map[uint64]bool{}
+	}
+	key := quotedAt(c)
+	is, ok := m.opens[key]
+	if ok {
+		return is
+	}
+	outcomes := r.lex.Open()
+	is = len(outcomes) > 0
+	for _, o := range outcomes {
+		if record {
+			is = is && m.fresh(c, r, o)
+			continue
+		}
+		to, err := m.afterQuoted(c, r, o)
+		is = is && err == nil && to != dead
+	}
+	if is || !m.live.tired() {
+		m.opens[key] = is
+	}
+	return is
+}
+
+// fresh tells that of the strings or keys at c which turn out to be o, and which
+// are kept, one that was never there surely fits. There is no end of those of
+// an open outcome.
+func (m *machine) fresh(c config, r *reader, o lexical.Outcome) bool {
+	class := m.classAt(r, o)
+	if c.mode == inKey {
+		return m.live.behind(c.top, class) == surely
+	}
+	p := m.part(m.asks[m.frames[c.top].ask], 4)
+	return m.live.leave(c.top, m.stringOutcome(p, class), 0) == surely
+}
+
+// run is the run at c where characters of a set lead on alike.
+func (s *source) run(c config, r *reader, record bool) (token.Text, bool) {
+	set, ok := r.lex.Run(c.lex, far)
+	if !ok {
+		return token.Text{}, false
+	}
+	t := token.Text{Chars: token.Chars{ASCII: set.ASCII, Others: set.Others}, Alike: set.Alike && !record}
+	states, ok := along(c.lex, r, set.One(), far)
+	if !ok {
+		return t, false
+	}
+	t.Max = s.a.most(c, states)
+	if t.Max >= 0 {
+		states = states[:t.Max]
+	}
+	closes := record || s.a.closes(c, r, states)
+	var ends []byte
+	for b, fits := range s.ending(c, r, record, states) {
+		if fits && !t.Chars.Has(byte(b)) && (b < 0x80 || !set.Others) && (b != '"' || closes) {
+			ends = append(ends, byte(b))
+		}
+	}
+	t.Ends = string(ends)
+	return t, true
+}
+
+// ending is the bytes that may follow the string or key at c or one of the states
+// that come next.
+func (s *source) ending(c config, r *reader, record bool, states []lexical.State) (fits [256]bool) {
+	s.a.mu.Lock()
+	defer s.a.mu.Unlock()
+	var last *[256]uint8
+	for i := -1; i < len(states); i++ {
+		if i >= 0 {
+			c.lex = states[i]
+		}
+		class := r.lex.Classes(c.lex, false)
+		if !record {
+			class = s.a.m.classesOf(c, r)
+		}
+		if class == last {
+			continue
+		}
+		last = class
+		for b, k := range class {
+			fits[b] = fits[b] || k > 0
+		}
+	}
+	return fits
+}
+
+// along is the states that up to n times a character lead to from q; false if
+// some aren't known.
+func along(q lexical.State, r *reader, char byte, n int) ([]lexical.State, bool) {
+	states := make([]lexical.State, 0, far)
+	for len(states) < n {
+		next := r.lex.Step(q, char)
+		if next <= lexical.Lost {
+			return nil, false
+		}
+		if next == q { // and so on
+			break
+		}
+		states = append(states, next)
+		q = next
+	}
+	return states, true
+}
+
+// most is how many of the states that follow c one after the other are alive,
+// -1 if all are.
+func (a *Automaton) most(c config, states []lexical.State) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	doubts := a.m.live.count
+	ends := func(i int) bool {
+		c.lex = states[i]
+		return !a.m.alive(c)
+	}
+	// What comes before goes on to what comes later, so that it is enough to
+	// halve; but not where "perhaps" is an answer.
+	k := sort.Search(len(states), ends)
+	if a.m.live.count > doubts {
+		a.m.live.count = doubts
+		for k = 0; k < len(states) && !ends(k); {
+			k++
+		}
+	}
+	if k == len(states) {
+		return -1
+	}
+	return k
+}
+
+// closes tells whether the string or key at c may end there, or in one of the
+// states that follow.
+func (a *Automaton) closes(c config, r *reader, states []lexical.State) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var last lexical.Outcome
+	for i := -1; i < len(states); i++ {
+		q := c.lex
+		if i >= 0 {
+			q = states[i]
+		}
+		end := r.lex.Step(q, '"')
+		if end <= lexical.Lost {
+			return true
+		}
+		o := lexical.Outcome{Vector: r.lex.Truth(end), Label: r.lex.Label(end)}
+		if i >= 0 && o == last {
+			continue
+		}
+		last = o
+		if to, err := a.m.afterQuoted(c, r, o); err != nil || to != dead {
+			return true
+		}
+	}
+	return false
 }
 
 // quotedBy is the reader of the string or key that c is within, and whether its
@@ -282,19 +454,20 @@ func (m *machine) quotedBy(c config) (*reader, bool) {
 	return m.part(q, 4).reader, q.record
 }
 
-// listed is the run at c if only words matter in it.
+// listed is the run at c if only words matter in it, or nothing does.
 func (s *source) listed(c config, r *reader, record bool) (token.Text, bool) {
 	t := token.Text{Chars: token.AnyChar, Max: -1, Ends: `"`}
 	t.Chars.Escapes = token.EscapeShort | token.EscapeU | token.EscapePairs | token.EscapeHalf
-	if record {
-		return t, false
+	if record { // what it turns out to be matters, but any will do
+		return t, r.lex.Between(c.lex) && s.a.m.live.anything(c) == surely
 	}
 	words, ok := r.lex.Words(c.lex)
 	if !ok || len(words) == 0 {
 		return t, false
 	}
-	for _, w := range words {
-		t.Words = append(t.Words, w.Rest)
+	t.Words = make([]string, len(words))
+	for i, w := range words {
+		t.Words[i] = w.Rest
 	}
 	t.Closed = s.a.m.closedTo(c, r)
 	t.Behind = func(word int) (uint32, error) {
@@ -337,10 +510,7 @@ func (m *machine) closedTo(c config, r *reader) bool {
 	if m.shut == nil {
 		m.shut = map[uint64]bool{}
 	}
-	key := uint64(c.top) << 1
-	if c.mode == inKey {
-		key++
-	}
+	key := quotedAt(c)
 	shut, ok := m.shut[key]
 	if !ok {
 		to, err := m.afterQuoted(c, r, r.lex.Other())

@@ -130,6 +130,16 @@ func TestMasks(t *testing.T) {
 		`{"type":"string","pattern":"ab"}`,
 		`{"type":"string","pattern":"^[a-zA-Z0-9_]+$"}`,
 		`{"type":"string","format":"date"}`,
+		`{"type":"string","format":"email"}`,
+		`{"type":"string","format":"email","maxLength":20}`,
+		`{"type":"string","format":"hostname"}`,
+		`{"type":"string","format":"regex"}`,
+		`{"not":{"type":"string","format":"regex"}}`,
+		`{"type":"string","pattern":"^[a-zA-Z]{2,70}[0-9]*$"}`,
+		`{"type":"string","pattern":"^([a-z0-9]{1,60}-)+[A-Z]{3}$"}`,
+		`{"type":"array","items":{"format":"email","pattern":"^[a-z@.]*$"},"uniqueItems":true}`,
+		`{"propertyNames":{"pattern":"^[a-z]{1,5}b?$"},"minProperties":1}`,
+		`{"type":"array","items":{"type":"object","properties":{"a":{"enum":["a","ab"]},"key":{"type":"string"}}},"uniqueItems":true}`,
 		`{"type":"array","items":{"type":"string"},"uniqueItems":true,"maxItems":3}`,
 		`{"type":"array","items":{"enum":["a","ab"]},"uniqueItems":true,"minItems":2}`,
 		`{"type":"array","prefixItems":[{"type":"integer","minimum":3,"maximum":1200},{"type":"number"}],"contains":{"const":"a"}}`,
@@ -177,7 +187,7 @@ func TestMasksSample(t *testing.T) {
 func TestTokensShared(t *testing.T) {
 	v := small(t)
 	schema := []byte(`{"type":"object","properties":{"a":{"type":"string","maxLength":200},"b":{"type":"array","items":{"type":"integer","minimum":3}}},"additionalProperties":{"$ref":"#"}}`)
-	g, err := Tokens(context.Background(), v, schema, Options{}, 90<<10)
+	g, err := Tokens(context.Background(), v, schema, Options{}, 40<<10)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,16 +3,16 @@ package accept
 import "github.com/toolsidecar/sidecar/grammar/lexical"
 
 // A config is what the bytes so far mean: the open frames and a place between
-// or within their values.
+// or within their values. It has no gaps, so that it is hashed at once.
 type config struct {
-	top  uint32 // frame
-	mode mode
-	sub  uint8         // literal: bytes read; value, key: whether the bracket may close instead
+	top  uint32        // frame
 	lex  lexical.State // within a string, number or key
 	kept uint32        // record: trail of the scalar's bytes
+	mode mode
+	sub  uint16 // literal: bytes read; value, key: whether the bracket may close instead
 }
 
-type mode uint8
+type mode uint16
 
 const (
 	atDead  mode = iota
@@ -184,7 +184,7 @@ func (m *machine) open(top uint32, b byte) (config, error) {
 }
 
 // nextItem asks for the next item of an array.
-func (m *machine) nextItem(f frame, mayClose uint8) config {
+func (m *machine) nextItem(f frame, mayClose uint16) config {
 	f.ask, f.within = m.ask(m.live.restrict(f, m.askKid(&f, 0))), true
 	return config{top: m.frame(f), mode: atValue, sub: mayClose}
 }
@@ -264,7 +264,7 @@ func (m *machine) quoted(c config, b byte) (config, error) {
 	c.lex = r.lex.Step(c.lex, b)
 	if c.lex <= lexical.Lost {
 		if c.lex == lexical.Lost {
-			return dead, m.lost(r)
+			return dead, m.lexical(r.lex.Limit(), m.askedBy(r.texts, nil))
 		}
 		return dead, nil
 	}
@@ -294,22 +294,32 @@ func (m *machine) quoted(c config, b byte) (config, error) {
 // none.
 func (m *machine) endKey(top, id, value uint32) (config, bool) {
 	f := m.frames[top]
-	a := m.askKid(&f, id)
-	if a.goal == no {
+	key := keyed{top, id}
+	to, known := uint32(0), false
+	if !f.record {
+		to, known = m.begun[key]
+	}
+	if w := m.classes[id].word; !known && (w == 0 || !m.sets.has(f.seen, w)) {
+		f.goal = m.given(f.goal, id)
+		if a := m.askKid(&f, id); a.goal != no {
+			if w != 0 {
+				f.seen = m.sets.add(f.seen, w)
+			}
+			if f.record {
+				f.kept = m.trail(f.kept, value)
+			}
+			f.class = id
+			f.ask, f.within = m.ask(m.live.restrict(f, a)), true
+			to = m.frame(f)
+		}
+	}
+	if !known && !f.record {
+		m.begun[key] = to
+	}
+	if to == 0 {
 		return dead, false
 	}
-	if w := m.classes[id].word; w != 0 {
-		if m.sets.has(f.seen, w) {
-			return dead, false
-		}
-		f.seen = m.sets.add(f.seen, w)
-	}
-	if f.record {
-		f.kept = m.trail(f.kept, value)
-	}
-	f.class = id
-	f.ask, f.within = m.ask(m.live.restrict(f, a)), true
-	return config{top: m.frame(f), mode: atColon}, true
+	return config{top: to, mode: atColon}, true
 }
 
 // digit reads a byte of a number, or the first one after it.
@@ -320,7 +330,7 @@ func (m *machine) digit(c config, b byte) (config, error) {
 	next := lex.Step(c.lex, b)
 	switch {
 	case next == lexical.Lost:
-		return dead, m.lexical(lex.Limit())
+		return dead, m.lexical(lex.Limit(), m.askedBy(nil, p.tally.nums))
 	case next != lexical.Dead:
 		c.lex = next
 		if q.record {

@@ -99,6 +99,7 @@ func TestSuite(t *testing.T) {
 						if err != nil && !errors.As(err, &stop) {
 							t.Errorf("%s: %s: %v", name, tt.Description, err)
 						}
+						agrees(t, a, tt.Data, err)
 						if (err == nil) != tt.Valid {
 							wrong++
 							if required {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/toolsidecar/sidecar/models/jsontext"
@@ -87,6 +88,9 @@ func canonicalNumber(s string) string {
 	if s[0] == '-' {
 		sign, s = "-", s[1:]
 	}
+	if plainInteger(s) {
+		return sign + strings.TrimRight(s, "0") + "e" + strconv.Itoa(len(s))
+	}
 	exp := new(big.Int)
 	if i := strings.IndexAny(s, "eE"); i >= 0 {
 		exp.SetString(strings.TrimPrefix(s[i+1:], "+"), 10)
@@ -100,4 +104,18 @@ func canonicalNumber(s string) string {
 	}
 	exp.Add(exp, big.NewInt(int64(len(whole)-lead)))
 	return sign + strings.TrimRight(digits[lead:], "0") + "e" + exp.String()
+}
+
+// plainInteger tells whether a number, its sign taken off, is written with
+// digits alone, and isn't zero.
+func plainInteger(s string) bool {
+	if s[0] == '0' {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
 }

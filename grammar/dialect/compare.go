@@ -1,7 +1,6 @@
 package dialect
 
 import (
-	"container/heap"
 	"maps"
 	"slices"
 )
@@ -44,9 +43,8 @@ type side struct {
 	m      *Machine
 	name   map[int32]string // of letters
 	byName map[string]int32
-	w      *walker          // calls of shared rules are letters
-	full   *walker          // nothing is a letter
-	words  map[int32]string // shortest texts of letters; nil: not looked for
+	w      *walker // calls of shared rules are letters
+	full   *walker // nothing is a letter
 }
 
 func newSide(m, other *Machine) *side {
@@ -175,7 +173,7 @@ func (c *comparison) rules() Verdict {
 			if !ok || rest == nil {
 				return "", false
 			}
-			end, ok := c.finish(s, rest)
+			end, ok := c.sides[s].m.shortest(rest)
 			if !ok {
 				return "", false
 			}
@@ -193,13 +191,13 @@ func (c *comparison) rules() Verdict {
 		if d.by != nil {
 			var word string
 			if d.by.letter != "" {
-				word = c.word(s, c.sides[s].byName[d.by.letter])
+				word, _ = c.sides[s].m.word(c.sides[s].byName[d.by.letter])
 				at = c.sides[s].w.after(at, c.sides[s].byName[d.by.letter])
 			} else {
 				word = string([]byte{d.by.b})
 				at = c.sides[s].w.step(at, d.by.b)
 			}
-			end, ok := c.finish(s, at)
+			end, ok := c.sides[s].m.shortest(at)
 			if !ok {
 				return nil
 			}
@@ -406,131 +404,13 @@ func (c *comparison) spelled(s int, r *walkedRule, i int) (string, bool) {
 			out = append(out, by.b)
 			continue
 		}
-		w, ok := c.wordOf(s, c.sides[s].byName[by.letter])
+		w, ok := c.sides[s].m.word(c.sides[s].byName[by.letter])
 		if !ok {
 			return "", false
 		}
 		out = append(out, w...)
 	}
 	return string(out), true
-}
-
-func (c *comparison) word(s int, letter int32) string {
-	w, _ := c.wordOf(s, letter)
-	return w
-}
-
-// wordOf is a shortest text of a rule.
-func (c *comparison) wordOf(s int, letter int32) (string, bool) {
-	sd := c.sides[s]
-	if sd.words == nil {
-		sd.words = map[int32]string{}
-		for changed := true; changed; {
-			changed = false
-			for at := range sd.name {
-				start := sd.w.at(sd.m.Nodes[at].To[0])
-				if start == nil {
-					continue
-				}
-				w, ok := sd.shortest(start)
-				if old, had := sd.words[at]; ok && (!had || len(w) < len(old)) {
-					sd.words[at], changed = w, true
-				}
-			}
-		}
-	}
-	w, ok := sd.words[letter]
-	return w, ok
-}
-
-// finish is a shortest text that ends the rule from a set.
-func (c *comparison) finish(s int, at *set) (string, bool) {
-	c.wordOf(s, -1)
-	return c.sides[s].shortest(at)
-}
-
-// maxShortest bounds the sets that a search for a shortest end looks at.
-const maxShortest = 50_000
-
-// shortest finds the shortest text from a set to an end, letters by their
-// words as far as they are known.
-func (s *side) shortest(from *set) (string, bool) {
-	if from == nil {
-		return "", false
-	}
-	type step struct {
-		before *set
-		text   string
-	}
-	best := map[*set]int{from: 0}
-	way := map[*set]step{}
-	q := &queue{{from, 0}}
-	for n := 0; q.Len() > 0 && n < maxShortest; n++ {
-		top := heap.Pop(q).(queued)
-		if top.cost > best[top.at] {
-			continue
-		}
-		if top.at.ends {
-			var parts []string
-			for at := top.at; at != from; at = way[at].before {
-				parts = append(parts, way[at].text)
-			}
-			slices.Reverse(parts)
-			var out []byte
-			for _, p := range parts {
-				out = append(out, p...)
-			}
-			return string(out), true
-		}
-		push := func(to *set, text string) {
-			cost := top.cost + len(text)
-			if old, ok := best[to]; to == nil || ok && old <= cost {
-				return
-			}
-			best[to] = cost
-			way[to] = step{top.at, text}
-			heap.Push(q, queued{to, cost})
-		}
-		s.w.classOf(top.at)
-		for i, b := range top.at.classes {
-			if i > 0 {
-				push(s.w.step(top.at, readable(top.at, b)), string([]byte{readable(top.at, b)}))
-			}
-		}
-		for _, l := range s.w.calling(top.at) {
-			if w, ok := s.words[l]; ok {
-				push(s.w.after(top.at, l), w)
-			}
-		}
-	}
-	return "", false
-}
-
-// readable is a byte of the same class that a reader likes, if there is one.
-func readable(s *set, b byte) byte {
-	for _, like := range "a0 " {
-		if s.class[like] == s.class[b] {
-			return byte(like)
-		}
-	}
-	return b
-}
-
-type queued struct {
-	at   *set
-	cost int
-}
-
-type queue []queued
-
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, k int) bool { return q[i].cost < q[k].cost }
-func (q queue) Swap(i, k int)      { q[i], q[k] = q[k], q[i] }
-func (q *queue) Push(x any)        { *q = append(*q, x.(queued)) }
-func (q *queue) Pop() any {
-	x := (*q)[len(*q)-1]
-	*q = (*q)[:len(*q)-1]
-	return x
 }
 
 // bounded walks both languages side by side, breadth first.
@@ -574,8 +454,7 @@ func (c *comparison) bounded(v *Verdict) {
 			}
 			met[next] = true
 			if next[1] == nil {
-				full := &side{m: c.sides[0].m, w: a}
-				if end, ok := full.shortest(next[0]); ok {
+				if end, ok := a.m.shortest(next[0]); ok {
 					found(i, append([]byte{byte(x)}, end...))
 					return
 				}

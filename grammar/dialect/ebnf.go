@@ -2,54 +2,21 @@ package dialect
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
-
-// EBNF writes g for xgrammar from 0.2.7 on.
-//
-// A string of at most N characters is a rule with max_chars=N: the engine
-// counts at run time, and compiling takes 35 ms whatever N is, where its own
-// json_schema takes 6 s for 4,096. It counts characters as they are spelled
-// and may finish an escape that it has begun, so a string of it has at most N
-// characters.
-//
-// costMS is about the milliseconds of processor time that xgrammar 0.2.8 takes
-// to compile it with the vocabulary of Qwen3, 151,669 tokens: 30 for each place
-// where most characters may come, and little for all else. Fitted to 131
-// grammars, of which it is right to a factor of 1.6 for those over 150 ms.
-func EBNF(g *Grammar) (text string, costMS float64) {
-	x := xgrammar{newLowering(g)}
-	low := lowered(g, x.lowering, x.expr)
-	costMS = 11
-	var walk func(e *Expr)
-	walk = func(e *Expr) {
-		switch e.Op {
-		case Class:
-			if broad(e.Set) {
-				costMS += 30
-			}
-		case Ref:
-			costMS += 0.18
-		case Lit:
-			costMS += 0.013 * float64(len(e.Text))
-		}
-		for _, s := range e.Subs {
-			walk(s)
-		}
-	}
-	for _, r := range low.Rules {
-		walk(r.Body)
-	}
-	return printBNF(low, ""), costMS
-}
 
 // GBNF writes g for llama.cpp. Its parser copies what is repeated, so a
 // repetition over maxCopies is halves of halves: 20 rules count to a million,
 // and no text is derived twice. The names of all rules begin with prefix.
 func GBNF(g *Grammar, prefix string) string {
 	x := llama{newLowering(g)}
-	return printBNF(lowered(g, x.lowering, x.expr), prefix)
+	var b strings.Builder
+	for _, r := range lowered(g, x.lowering, x.expr).Rules {
+		bnfRule(&b, &r, r.Name, func(name string) string { return prefix + name })
+	}
+	return b.String()
 }
 
 func lowered(g *Grammar, w *lowering, expr func(*Expr) *Expr) *Grammar {
@@ -138,8 +105,69 @@ func (w xgrammar) seq(es []*Expr) *Expr {
 			out = append(out, w.open(e, least, false))
 		}
 	}
-	return Then(out...)
+	return w.branched(out)
 }
+
+// branched is a sequence without optional characters and without repetitions
+// that something follows. xgrammar would make a rule of each, and to it a rule
+// costs more than the states that alternatives add, which it merges.
+func (w xgrammar) branched(es []*Expr) *Expr {
+	for i, e := range es {
+		if e.Op != Repeat || e.Min != 0 || e.Max > 1 || (e.Max == 1) != (e.Subs[0].Op == Class) {
+			continue
+		}
+		if e.Max < 0 && i == len(es)-1 {
+			break
+		}
+		rest := w.branched(es[i+1:])
+		if e.Max < 0 {
+			round := e.Subs[0]
+			out := append(slices.Clip(es[:i]), w.rule("loop", func(me string) Rule { return Rule{Body: Or(Then(round, Use(me)), rest)} }))
+			return Then(out...)
+		}
+		if i == 0 && words(rest) {
+			return Or(append(slices.Clip(rest.Subs), prefixed(e.Subs[0], rest.Subs)...)...)
+		}
+		if len(rest.Subs) > maxParts || rest.Op == Alt {
+			body := rest
+			rest = w.rule("then", func(string) Rule { return Rule{Body: body} })
+		}
+		if i > maxParts {
+			return Then(append(slices.Clip(es[:i]), w.rule("then", func(string) Rule { return Rule{Body: Or(rest, Then(e.Subs[0], rest))} }))...)
+		}
+		before := Then(es[:i]...)
+		return Or(Then(before, rest), Then(before, e.Subs[0], rest))
+	}
+	return Then(es...)
+}
+
+// maxWords bounds the bytes of words that stand twice instead of in a rule. The
+// engine puts a rule of words into the alternative that begins with it and
+// keeps it for the other; of alternatives in one rule it merges what is equal.
+const maxWords = 1 << 10
+
+// words tells whether e is a choice of so few words.
+func words(e *Expr) bool {
+	n := 0
+	for _, s := range e.Subs {
+		if s.Op != Lit {
+			return false
+		}
+		n += len(s.Text)
+	}
+	return e.Op == Alt && n <= maxWords
+}
+
+func prefixed(first *Expr, alts []*Expr) []*Expr {
+	var out []*Expr
+	for _, a := range alts {
+		out = append(out, Then(first, a))
+	}
+	return out
+}
+
+// maxParts is how long a sequence is that stands twice instead of in a rule.
+const maxParts = 4
 
 // maxChain is how many characters that must be there get a rule each, of 25 ms.
 const maxChain = 8
@@ -306,31 +334,27 @@ func (w llama) upTo(e *Expr, n int) *Expr {
 
 // ---- printing
 
-func printBNF(g *Grammar, prefix string) string {
-	var b strings.Builder
-	for _, r := range g.Rules {
-		b.WriteString(prefix)
-		b.WriteString(r.Name)
-		if r.MaxChars > 0 {
-			fmt.Fprintf(&b, "[max_chars=%d]", r.MaxChars)
-		}
-		b.WriteString(" ::= ")
-		if r.Follow != nil {
-			b.WriteString("( ")
-			bnf(&b, prefix, r.Body, 0)
-			b.WriteString(" ) (= ")
-			bnf(&b, prefix, r.Follow, 0)
-			b.WriteString(")\n")
-			continue
-		}
-		bnf(&b, prefix, r.Body, 0)
-		b.WriteByte('\n')
+// bnfRule prints a line. called says what rules are called there.
+func bnfRule(b *strings.Builder, r *Rule, name string, called func(string) string) {
+	b.WriteString(called(name))
+	if r.MaxChars > 0 {
+		fmt.Fprintf(b, "[max_chars=%d]", r.MaxChars)
 	}
-	return b.String()
+	b.WriteString(" ::= ")
+	if r.Follow == nil {
+		bnf(b, called, r.Body, 0)
+	} else {
+		b.WriteString("( ")
+		bnf(b, called, r.Body, 0)
+		b.WriteString(" ) (= ")
+		bnf(b, called, r.Follow, 0)
+		b.WriteByte(')')
+	}
+	b.WriteByte('\n')
 }
 
 // bnf prints e; within 1 in a sequence, 2 before a repeat.
-func bnf(b *strings.Builder, prefix string, e *Expr, within int) {
+func bnf(b *strings.Builder, called func(string) string, e *Expr, within int) {
 	group := func(when int, body func()) {
 		if within >= when {
 			b.WriteString("( ")
@@ -344,8 +368,7 @@ func bnf(b *strings.Builder, prefix string, e *Expr, within int) {
 	case Lit:
 		quoted(b, e.Text)
 	case Ref:
-		b.WriteString(prefix)
-		b.WriteString(e.Text)
+		b.WriteString(called(e.Text))
 	case Class:
 		class(b, e.Set)
 	case Seq:
@@ -358,7 +381,7 @@ func bnf(b *strings.Builder, prefix string, e *Expr, within int) {
 				if i > 0 {
 					b.WriteByte(' ')
 				}
-				bnf(b, prefix, s, 1)
+				bnf(b, called, s, 1)
 			}
 		})
 	case Alt:
@@ -367,12 +390,12 @@ func bnf(b *strings.Builder, prefix string, e *Expr, within int) {
 				if i > 0 {
 					b.WriteString(" | ")
 				}
-				bnf(b, prefix, s, 0)
+				bnf(b, called, s, 0)
 			}
 		})
 	case Repeat:
 		group(2, func() {
-			bnf(b, prefix, e.Subs[0], 2)
+			bnf(b, called, e.Subs[0], 2)
 			b.WriteString(suffix(e.Min, e.Max))
 		})
 	default:

@@ -204,6 +204,29 @@ func (g *Grammar) Rule(name string) *Rule {
 	return nil
 }
 
+// Rename gives rules the names that the map has for theirs.
+func (g *Grammar) Rename(names map[string]string) {
+	var in func(e *Expr)
+	in = func(e *Expr) {
+		if n, ok := names[e.Text]; ok && e.Op == Ref {
+			e.Text = n
+		}
+		for _, s := range e.Subs {
+			in(s)
+		}
+	}
+	for i := range g.Rules {
+		r := &g.Rules[i]
+		if n, ok := names[r.Name]; ok {
+			r.Name = n
+		}
+		in(r.Body)
+		if r.Follow != nil {
+			in(r.Follow)
+		}
+	}
+}
+
 // anyEscape is what may stand behind a backslash in JSON, without halves of
 // surrogate pairs.
 func anyEscape() *Expr {
@@ -238,10 +261,11 @@ type lowering struct {
 	rules  []Rule
 	byBody map[string]string
 	taken  map[string]bool
+	next   map[string]int // by hint: the first number not tried yet
 }
 
 func newLowering(g *Grammar) *lowering {
-	w := &lowering{byBody: map[string]string{}, taken: map[string]bool{}}
+	w := &lowering{byBody: map[string]string{}, taken: map[string]bool{}, next: map[string]int{}}
 	for _, r := range g.Rules {
 		w.taken[r.Name] = true
 	}
@@ -258,11 +282,12 @@ func (w *lowering) rule(hint string, body func(me string) Rule) *Expr {
 	}
 	name, ok := w.byBody[key]
 	if !ok {
-		for i := 0; name == "" || w.taken[name]; i++ {
+		for name == "" || w.taken[name] {
 			name = hint
-			if i > 0 {
+			if i := w.next[hint]; i > 0 {
 				name += strconv.Itoa(i)
 			}
+			w.next[hint]++
 		}
 		w.taken[name] = true
 		w.byBody[key] = name

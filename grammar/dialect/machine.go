@@ -9,12 +9,26 @@ import (
 )
 
 // A Machine is a grammar as nodes that read bytes. Each rule is a part of it
-// that begins at its entry and ends in a Return.
+// that begins at its entry and ends in a Return. NewMachine makes it.
 type Machine struct {
 	Nodes []Node
 	Loops []Loop
 	Start int32            // where the texts begin; they end in a Return too
 	Rules map[string]int32 // entries that other grammars have too, by name
+
+	endings *endings // of Nodes, once they are complete
+}
+
+// NewMachine is a machine to which Nodes and Loops are added.
+func NewMachine(start int32, rules map[string]int32) *Machine {
+	return &Machine{Start: start, Rules: rules, endings: &endings{}}
+}
+
+// From is m with texts that begin as rule does.
+func (m *Machine) From(rule string) *Machine {
+	other := *m
+	other.Start = m.Rules[rule]
+	return &other
 }
 
 // A Node is one step.
@@ -36,7 +50,7 @@ const (
 	Call               // the rule at Arg, then To
 	Return             // the end of a rule
 	Enter              // begins loop Arg, at To if there is one, else by its body or exit
-	Next               // a round of loop Arg is done
+	Next               // a round of loop Arg is done, the next begins at To if there is one
 	Tick               // N characters of loop Arg, if it counts those and not rounds
 )
 
@@ -86,7 +100,7 @@ func (g *Grammar) Machine(prefix, start string) (m *Machine, err error) {
 			m, err = nil, e
 		}
 	}()
-	w := &machinist{m: &Machine{Rules: map[string]int32{}}, g: g, byName: map[string]*Rule{}, entry: map[string]int32{}, loop: -1}
+	w := &machinist{m: NewMachine(0, map[string]int32{}), g: g, byName: map[string]*Rule{}, entry: map[string]int32{}, loop: -1}
 	for i := range g.Rules {
 		w.byName[g.Rules[i].Name] = &g.Rules[i]
 	}
@@ -116,16 +130,15 @@ type machineError string
 func (e machineError) Error() string { return string(e) }
 
 type machinist struct {
-	m       *Machine
-	g       *Grammar
-	byName  map[string]*Rule
-	entry   map[string]int32
-	todo    []string
-	loop    int32  // that counts characters here; -1: none
-	again   int32  // the end of a round of it
-	looping string // what is repeated in it
-	pieces  map[string]int32
-	whole   bool // pieces are written as they are
+	m      *Machine
+	g      *Grammar
+	byName map[string]*Rule
+	entry  map[string]int32
+	todo   []string
+	loop   int32            // that counts characters here; -1: none
+	gates  map[string]int32 // where a round of it ends, by what is repeated
+	pieces map[string]int32
+	whole  bool // pieces are written as they are
 }
 
 func (w *machinist) piece(name string, chars, next int32) int32 {
@@ -175,49 +188,40 @@ func (w *machinist) rule(name string) {
 		w.m.Nodes[at].To = []int32{w.expr(r.Body, 0)}
 		return
 	}
-	i := int32(len(w.m.Loops))
+	w.loop = int32(len(w.m.Loops))
 	w.m.Loops = append(w.m.Loops, Loop{Max: int32(r.MaxChars), Chars: true})
-	w.loop, w.again, w.looping = i, -1, ""
-	start := w.counted(r.Body, 0)
+	w.gates = map[string]int32{}
+	enter := Node{Op: Enter, Arg: w.loop, To: []int32{w.counted(r.Body, 0)}}
 	w.loop = -1
-	if w.again < 0 {
+	if len(w.gates) == 0 {
 		panic(machineError("rule " + name + " has a limit of characters and repeats none"))
-	}
-	enter := Node{Op: Enter, Arg: i, To: []int32{start}}
-	if start == w.again { // the rule may end at once
-		enter.To = nil
 	}
 	w.m.Nodes[at].To = []int32{w.node(enter)}
 }
 
 // counted writes the body of a rule with a limit of characters. xgrammar ends
 // such a rule at the first place where its body may end once the limit is
-// reached, so what matters is where that is. Known are a loop, and rules that
-// each end in a reference to another, of which one goes on with itself or ends.
+// reached, so what matters is where that is: the gates. Known are a loop, and
+// rules whose alternatives each end in a reference to another, or are empty.
 func (w *machinist) counted(e *Expr, depth int) int32 {
 	unknown := func() { panic(machineError("a rule has a limit of characters and no known shape")) }
 	if depth > 64 {
 		unknown()
 	}
-	loop := func(name string, rounds []*Expr) int32 {
-		if w.again >= 0 {
-			if w.looping != name {
-				unknown()
-			}
-			return w.again
-		}
-		w.again, w.looping = w.node(Node{Op: Next, Arg: w.loop}), name
-		var body []int32
-		for _, r := range rounds {
-			body = append(body, w.expr(r, w.again))
-		}
-		w.m.Loops[w.loop].Body = w.node(Node{Op: Fork, To: body})
-		return w.again
+	gate := func(name string) int32 {
+		at := w.node(Node{Op: Next, Arg: w.loop})
+		w.gates[name] = at
+		return at
 	}
 	switch {
 	case e.Op == Repeat && e.Min == 0 && e.Max < 0:
-		return loop("*", []*Expr{e.Subs[0]})
+		at := gate("*")
+		w.m.Nodes[at].To = []int32{w.expr(e.Subs[0], at)}
+		return at
 	case e.Op == Ref:
+		if at, ok := w.gates[e.Text]; ok {
+			return at
+		}
 		r := w.byName[e.Text]
 		if r.MaxChars > 0 || r.Body == nil {
 			unknown()
@@ -225,27 +229,27 @@ func (w *machinist) counted(e *Expr, depth int) int32 {
 		if !slices.ContainsFunc(alternatives(r.Body), isEmpty) {
 			return w.counted(r.Body, depth+1)
 		}
-		var rounds []*Expr
-		for _, a := range alternatives(r.Body) {
-			if n := len(a.Subs); isEmpty(a) {
-				continue
-			} else if a.Op != Seq || a.Subs[n-1].Op != Ref || a.Subs[n-1].Text != r.Name {
-				unknown()
-			} else {
-				rounds = append(rounds, Then(a.Subs[:n-1]...))
-			}
-		}
-		return loop(r.Name, rounds)
+		at := gate(r.Name)
+		to := w.rounds(alternatives(r.Body), depth)
+		w.m.Nodes[at].To = []int32{w.node(Node{Op: Fork, To: to})}
+		return at
 	}
-	var to []int32
-	for _, a := range alternatives(e) {
+	return w.node(Node{Op: Fork, To: w.rounds(alternatives(e), depth)})
+}
+
+// rounds are the alternatives that are not empty, up to the next gate.
+func (w *machinist) rounds(alts []*Expr, depth int) (to []int32) {
+	for _, a := range alts {
 		n := len(a.Subs)
-		if a.Op != Seq || n < 2 || a.Subs[n-1].Op != Ref {
-			unknown()
+		switch {
+		case isEmpty(a):
+		case a.Op != Seq || n < 2 || a.Subs[n-1].Op != Ref:
+			panic(machineError("a rule has a limit of characters and no known shape"))
+		default:
+			to = append(to, w.expr(Then(a.Subs[:n-1]...), w.counted(a.Subs[n-1], depth+1)))
 		}
-		to = append(to, w.expr(Then(a.Subs[:n-1]...), w.counted(a.Subs[n-1], depth+1)))
 	}
-	return w.node(Node{Op: Fork, To: to})
+	return to
 }
 
 func isEmpty(e *Expr) bool { return e.Op == Lit && e.Text == "" || e.Op == Seq && len(e.Subs) == 0 }
@@ -443,7 +447,7 @@ type walker struct {
 	sets    map[uint64][]*set
 	n       int // sets made
 	salt    uint64
-	live    []bool // by node: its rule can end from here
+	ends    []int64 // by node, see endings
 	seen    map[thread]bool
 	found   []thread
 	queue   []thread // scratch
@@ -455,42 +459,7 @@ type walker struct {
 const maxFound = 1 << 14
 
 func (m *Machine) walker(letters map[int32]bool) *walker {
-	return &walker{m: m, letters: letters, frames: map[frame]*frame{}, sets: map[uint64][]*set{}, salt: rand.Uint64(), live: m.live(), ids: map[*frame]uint64{nil: 1}, seen: map[thread]bool{}}
-}
-
-// live tells from which nodes the end of the rule can be reached.
-func (m *Machine) live() []bool {
-	live := make([]bool, len(m.Nodes))
-	for changed := true; changed; {
-		changed = false
-		for i := range m.Nodes {
-			if !live[i] && m.alive(&m.Nodes[i], live) {
-				live[i], changed = true, true
-			}
-		}
-	}
-	return live
-}
-
-func (m *Machine) alive(n *Node, live []bool) bool {
-	any := func(to []int32) bool { return slices.ContainsFunc(to, func(i int32) bool { return live[i] }) }
-	switch n.Op {
-	case Read:
-		return slices.ContainsFunc(n.Ranges, func(r Range) bool { return live[r.To] })
-	case Fork, Tick:
-		return any(n.To)
-	case Call:
-		return live[n.Arg] && any(n.To)
-	case Enter:
-		l := &m.Loops[n.Arg]
-		if len(n.To) > 0 {
-			return any(n.To)
-		}
-		return live[l.Body] || l.Min == 0 && live[l.Exit]
-	case Next:
-		return live[m.Loops[n.Arg].Exit]
-	}
-	return true
+	return &walker{m: m, letters: letters, frames: map[frame]*frame{}, sets: map[uint64][]*set{}, salt: rand.Uint64(), ends: m.ends().bytes, ids: map[*frame]uint64{nil: 1}, seen: map[thread]bool{}}
 }
 
 func (w *walker) frame(f frame) *frame {
@@ -522,18 +491,18 @@ func (w *walker) close(t thread) {
 	for len(queue) > 0 {
 		t := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
-		if !w.live[t.node] || w.seen[t] {
+		if w.ends[t.node] >= never || w.seen[t] {
 			continue
 		}
 		w.seen[t] = true
 		n := &w.m.Nodes[t.node]
-		decide := func(f frame) {
+		decide := func(f frame, body int32) {
 			l := &w.m.Loops[n.Arg]
 			if f.count >= l.Min {
 				queue = append(queue, thread{l.Exit, f.up})
 			}
 			if l.Max < 0 || f.count < l.Max {
-				queue = append(queue, thread{l.Body, w.frame(f)})
+				queue = append(queue, thread{body, w.frame(f)})
 			}
 		}
 		switch n.Op {
@@ -546,18 +515,22 @@ func (w *walker) close(t thread) {
 			if len(n.To) > 0 {
 				queue = append(queue, thread{n.To[0], w.frame(f)})
 			} else {
-				decide(f)
+				decide(f, w.m.Loops[n.Arg].Body)
 			}
 		case Next:
 			f := *t.top
 			l := &w.m.Loops[n.Arg]
+			body := l.Body
+			if len(n.To) > 0 {
+				body = n.To[0]
+			}
 			if !l.Chars {
 				f.count++
 			}
 			if l.Max < 0 {
 				f.count = min(f.count, l.Min)
 			}
-			decide(f)
+			decide(f, body)
 		case Tick:
 			f := *t.top
 			f.count = min(f.count+n.N, w.m.Loops[n.Arg].Max)
@@ -703,7 +676,7 @@ func (w *walker) classOf(s *set) *[256]uint8 {
 			sum := w.salt
 			for i, t := range s.threads {
 				for _, r := range w.m.Nodes[t.node].Ranges {
-					if r.Lo <= byte(b) && byte(b) <= r.Hi && w.live[r.To] {
+					if r.Lo <= byte(b) && byte(b) <= r.Hi && w.ends[r.To] < never {
 						sum = (sum ^ uint64(i)<<32 ^ uint64(r.To) + 1) * 0x9E3779B97F4A7C15
 						sum ^= sum >> 29
 					}

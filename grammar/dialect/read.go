@@ -271,22 +271,7 @@ func readBNF(dialect, text string) (g *Grammar, err error) {
 			continue
 		}
 		r := bnfReader{scanner{dialect: dialect, line: i + 1, s: line}}
-		rule := Rule{Name: r.name()}
-		if dialect == "EBNF" && r.take("[max_chars=") {
-			n, ok := r.number()
-			if !ok || n == 0 {
-				r.fail("max_chars is a positive number here")
-			}
-			rule.MaxChars = n
-			r.need("]")
-		}
-		r.space()
-		r.need("::=")
-		rule.Body = r.choice(&rule)
-		if r.i < len(r.s) {
-			r.fail("nothing should follow")
-		}
-		g.Rules = append(g.Rules, rule)
+		g.Rules = append(g.Rules, r.rule())
 	}
 	if len(g.Rules) == 0 {
 		return nil, &ReadError{dialect, 1, 1, "no rule"}
@@ -297,6 +282,32 @@ func readBNF(dialect, text string) (g *Grammar, err error) {
 		}
 	}
 	return g, checkRefs(dialect, g)
+}
+
+// ReadRule reads one line of the EBNF of xgrammar.
+func ReadRule(line string) (rule Rule, err error) {
+	defer caught(&err)
+	r := bnfReader{scanner{dialect: "EBNF", line: 1, s: line}}
+	return r.rule(), nil
+}
+
+func (r *bnfReader) rule() Rule {
+	rule := Rule{Name: r.name()}
+	if r.dialect == "EBNF" && r.take("[max_chars=") {
+		n, ok := r.number()
+		if !ok || n == 0 {
+			r.fail("max_chars is a positive number here")
+		}
+		rule.MaxChars = n
+		r.need("]")
+	}
+	r.space()
+	r.need("::=")
+	rule.Body = r.choice(&rule)
+	if r.i < len(r.s) {
+		r.fail("nothing should follow")
+	}
+	return rule
 }
 
 func (r *bnfReader) choice(rule *Rule) *Expr {

@@ -48,6 +48,7 @@ func TestMachine(t *testing.T) {
 		{ReadEBNF, "root ::= \"(\" root \")\" | [^()]", []string{"a", "((é))"}, []string{"(", "(a", "a)"}},
 		// A rule with a limit ends where its body may end, once the limit is reached.
 		{ReadEBNF, "root ::= \"<\" m \">\"\nm[max_chars=2] ::= l\nl ::= \"\" | [a-z] l | \"\\\\\" [nt] l", []string{"<>", "<ab>", `<a\n>`, `<\n>`}, []string{"<abc>", `<\na>`, `<ab\n>`}},
+		{ReadEBNF, "root ::= \"<\" m \">\"\nm[max_chars=3] ::= f\nf ::= \"\" | [a-z] f | \"-\" b\nb ::= \"\" | \"-\" b | [a-z] f", []string{"<>", "<a-b>", "<--->", "<-a>"}, []string{"<a-bc>", "<---->", "<A>"}},
 		{ReadGBNF, `root ::= "a"{3,} "\x41"`, []string{"aaaA", "aaaaaaA"}, []string{"aaA"}},
 		{ReadLark, "start: root\nroot: \"a\" /[0-9]{1,2}|\\x2F/ <b>?", []string{"a7", "a12", "a/", "a/<b>"}, []string{"a", "a123"}},
 		{ReadRegex, `(?:ab|c\.)*\u{1F600}?`, []string{"", "abc.ab", "c.😀"}, []string{"c", "cx"}},
@@ -95,4 +96,42 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestShortest: the end that is told for the sake of an example is a shortest
+// one, whatever stands around.
+func TestShortest(t *testing.T) {
+	for _, tt := range []struct{ text, before, want string }{
+		{`root ::= "ab" | "c" [x-z]*`, "", "c"},
+		{`root ::= "ab" | "c" [x-z]*`, "a", "b"},
+		{"root ::= \"(\" root \")\" | [a-z]", "((", "a))"},
+		{`root ::= ( "a" | "bc" ){3,5} "."`, "", "aaa."},
+		{`root ::= ( "a" | "bc" ){3,5} "."`, "ab", "ca."},
+		{`root ::= ( "a" | "bc" ){3,5} "."`, "aaaa", "."},
+		{`root ::= ( "a"* "," ){2}`, "aa", ",,"},
+		{"root ::= \"<\" m \">\"\nm[max_chars=2] ::= l\nl ::= \"\" | [a-z] l", "<a", ">"},
+		{"root ::= a \"!\"\na ::= b | \"long\"\nb ::= \"\" | b2\nb2 ::= b", "", "!"},
+		{`root ::= "é" [^a]`, "", "é0"},
+	} {
+		g, err := ReadEBNF(tt.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := g.Machine("", "root")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := m.walker(nil)
+		at := w.at(m.Start)
+		for i := range len(tt.before) {
+			at = w.step(at, tt.before[i])
+		}
+		if got, ok := m.shortest(at); !ok || got != tt.want || !m.Accepts(tt.before+got) {
+			t.Errorf("%s: after %q: %q, %v, want %q", tt.text, tt.before, got, ok, tt.want)
+		}
+	}
+	g, _ := ReadEBNF("root ::= \"a\" root")
+	if m, err := g.Machine("", "root"); err != nil || m.walker(nil).at(m.Start) != nil {
+		t.Errorf("a text without an end is begun: %v", err)
+	}
 }

@@ -86,7 +86,7 @@ func (m *Machine) Inside(j Judge, budget int) Inside {
 			next := w.step(p.at, byte(b))
 			if state == 0 {
 				// Nothing right comes of it, while m can end.
-				if end, ok := (&side{m: m, w: w}).shortest(next); ok {
+				if end, ok := m.shortest(next); ok {
 					wrong(i, append([]byte{byte(b)}, end...)...)
 					return out
 				}

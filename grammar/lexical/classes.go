@@ -3,6 +3,7 @@ package lexical
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"unicode/utf8"
 )
 
@@ -10,90 +11,216 @@ import (
 // number of each, 0 for bytes that don't fit. If listed, only bytes count that
 // can still become a word, see Words. Nobody changes the table.
 func (s *Strings) Classes(q State, listed bool) *[256]uint8 {
+	if listed {
+		return s.classes(q, onlyWords)
+	}
+	return s.classes(q, everything)
+}
+
+// Hopeful is Classes without bytes that are known to end all hope: what follows
+// them has one of the outcomes of Hopeless.
+func (s *Strings) Hopeful(q State) *[256]uint8 { return s.classes(q, hopeful) }
+
+// What classes are asked of.
+const (
+	everything = iota
+	onlyWords
+	hopeful
+	kindsOfClasses
+)
+
+func (s *Strings) classes(q State, kind int) *[256]uint8 {
 	if q <= Lost {
 		return new([256]uint8)
 	}
 	b, _ := s.split(q)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := &b.sorted
-	if listed {
-		at = &b.listed
-	}
+	at := &b.sorted[kind]
 	if *at == nil {
 		*at = new([256]uint8)
-		if listed {
+		switch {
+		case kind == onlyWords:
 			s.sortListed(b.form, *at)
-		} else {
-			s.sort(b.form, *at)
+		case b.mode == plain:
+			s.sort(b.form, kind == hopeful, *at)
+		default:
+			s.sortPart(b.form, kind == hopeful, *at)
 		}
 		s.bytes += 256
 	}
 	return *at
 }
 
-// sort finds the classes of a form.
-func (s *Strings) sort(f form, class *[256]uint8) {
-	n := 0
+// Hopeless is what a string can turn out to be of which nothing but its length
+// matters, as it is no word, and no pattern and no format takes it.
+func (s *Strings) Hopeless() []Outcome {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hopeless != nil {
+		return s.hopeless
+	}
+	for span := range len(s.x.cuts) + 1 {
+		count := 0
+		if span > 0 {
+			count = s.x.cuts[span-1]
+		}
+		bits := make([]byte, (len(s.x.preds)+7)/8)
+		for i, p := range s.x.preds {
+			if p.values == nil && p.prog == nil && p.scan == nil && count >= p.min && (p.max < 0 || count <= p.max) {
+				bits[i/8] |= 1 << (i % 8)
+			}
+		}
+		s.hopeless = append(s.hopeless, Outcome{Vector(bits), -1})
+	}
+	return s.hopeless
+}
+
+// lost tells whether t is the beginning of Hopeless strings alone.
+func (x *texts) lost(text int32) bool {
+	if text < 0 {
+		return false
+	}
+	t := x.all[text]
+	if !x.spent(t) {
+		return false
+	}
+	for _, s := range t.scans {
+		if s == passed {
+			return false
+		}
+	}
+	return true
+}
+
+// sort finds the classes of a form between characters.
+func (s *Strings) sort(f form, hopeful bool, class *[256]uint8) {
+	x, t := s.x, s.x.all[f.text]
+	n := uint8(0)
 	alone := func(b byte) {
 		n++
-		class[b] = uint8(n)
+		class[b] = n
 	}
-	if f.mode != plain {
-		type to struct {
-			form
-			read int
-		}
-		known := map[to]uint8{}
-		for b := range 256 {
-			g, read, ok := s.next(f, byte(b))
-			if !ok {
-				continue
-			}
-			k := to{g, read}
-			if known[k] == 0 {
-				alone(byte(b))
-				known[k] = class[b]
-			}
-			class[b] = known[k]
-		}
-		return
-	}
-	t := s.x.all[f.text]
 	alone('"')
 	alone('\\')
-	var known [256]uint8 // by class of characters
+	apart := x.apart(t)
+	known := map[int32]uint8{}          // by where it leads
+	seen := make([]int32, len(x.parts)) // by class of characters: where it leads, and one more
 	for b := byte(' '); b < 0x80; b++ {
 		if b == '"' || b == '\\' {
 			continue
 		}
-		k := s.x.classOf(rune(b))
-		if t.keeps || int(k) >= len(known) || s.x.goesOn(t, rune(b), rune(b)) {
-			alone(b)
+		if apart[b>>6]>>(b&63)&1 == 1 {
+			if !hopeful || t.keeps || !x.lost(x.step(f.text, rune(b))) {
+				alone(b)
+			}
 			continue
 		}
-		if known[k] == 0 {
-			alone(b)
-			known[k] = class[b]
+		k := x.ascii[b]
+		if seen[k] == 0 {
+			seen[k] = x.stepClass(f.text, k) + 1
 		}
-		class[b] = known[k]
+		to := seen[k] - 1
+		switch {
+		case to < 0:
+			alone(b)
+		case known[to] != 0:
+			class[b] = known[to]
+		case !hopeful || !x.lost(to):
+			alone(b)
+			known[to] = class[b]
+		}
 	}
 	// Of the first bytes of longer characters those with the same choice for
 	// the next are alike, if nothing tells the characters apart.
-	if s.oneClass(f.text, 0x80, 0x10FFFF) < 0 {
-		for b := 0xC2; b <= 0xF4; b++ {
-			alone(byte(b))
+	if all := s.oneClass(f.text, 0x80, 0x10FFFF); all >= 0 {
+		if hopeful && x.lost(x.stepClass(f.text, all)) {
+			return
+		}
+		for _, like := range [...]string{"\xC2\xDF", "\xE0\xE0", "\xE1\xEC\xEE\xEF", "\xED\xED", "\xF0\xF0", "\xF1\xF3", "\xF4\xF4"} {
+			n++
+			for i := 0; i < len(like); i += 2 {
+				for b := int(like[i]); b <= int(like[i+1]); b++ {
+					class[b] = n
+				}
+			}
 		}
 		return
 	}
-	for _, like := range [...]string{"\xC2\xDF", "\xE0\xE0", "\xE1\xEC\xEE\xEF", "\xED\xED", "\xF0\xF0", "\xF1\xF3", "\xF4\xF4"} {
-		n++
-		for i := 0; i < len(like); i += 2 {
-			for b := int(like[i]); b <= int(like[i+1]); b++ {
-				class[b] = uint8(n)
+	for b := 0xC2; b <= 0xF4; b++ {
+		if g, _, _ := s.nextPlain(f, byte(b)); !hopeful || !s.lost(g) {
+			alone(byte(b))
+		}
+	}
+}
+
+// sortPart finds the classes of a form within a character.
+func (s *Strings) sortPart(f form, hopeful bool, class *[256]uint8) {
+	type to struct {
+		form
+		read int
+	}
+	known := map[to]uint8{}
+	n := uint8(0)
+	for b := range 256 {
+		g, read, ok := s.next(f, byte(b))
+		if !ok || hopeful && s.lost(g) {
+			continue
+		}
+		k := to{g, read}
+		if known[k] == 0 {
+			n++
+			known[k] = n
+		}
+		class[b] = known[k]
+	}
+}
+
+// lost tells whether a form is known to be the beginning of Hopeless strings
+// alone.
+func (s *Strings) lost(f form) bool {
+	switch {
+	case f.mode == plain:
+		return s.x.lost(f.text)
+	case f.mode == utf8Tail && f.class >= 0, f.mode == hex && f.class >= 0:
+		return s.x.lost(s.x.stepClass(f.text, f.class))
+	}
+	return false
+}
+
+// apart is the characters below 0x80 that words or scanners tell from others.
+func (x *texts) apart(t *text) (set [2]uint64) {
+	if t.keeps {
+		return [2]uint64{^uint64(0), ^uint64(0)}
+	}
+	add := func(r rune) {
+		if r < 0x80 {
+			set[r>>6] |= 1 << (r & 63)
+		}
+	}
+	if !t.rests {
+		for i, s := range x.scans {
+			for _, r := range s.told[t.scans[i]].runes {
+				add(r)
 			}
 		}
 	}
+	for i := t.lo; i < t.hi; {
+		rest := x.words[i].text[t.depth:]
+		if rest == "" {
+			i++
+			continue
+		}
+		if rest[0] >= 0x80 {
+			break // as are all that follow
+		}
+		add(rune(rest[0]))
+		i += int32(sort.Search(int(t.hi-i), func(k int) bool {
+			next := x.words[i+int32(k)].text[t.depth:]
+			return next[0] > rest[0]
+		}))
+	}
+	return set
 }
 
 // sortListed gives each byte that keeps a word possible a class of its own.
@@ -188,14 +315,16 @@ func (s *Strings) Words(q State) (words []Word, ok bool) {
 	if t.hi-t.lo > maxListed {
 		return nil, false
 	}
-	for _, w := range s.x.words[t.lo:t.hi] {
+	words = make([]Word, 0, t.hi-t.lo)
+	for i := t.lo; i < t.hi; i++ {
+		w := &s.x.words[i]
 		rest := w.text[t.depth:]
 		for i := range len(rest) {
 			if rest[i] < ' ' || rest[i] == '"' || rest[i] == '\\' || rest[i] == '/' {
 				return nil, false
 			}
 		}
-		words = append(words, Word{rest, s.x.outcomeOf(&w)})
+		words = append(words, Word{rest, s.x.outcomeOf(w)})
 	}
 	return words, true
 }
@@ -205,11 +334,7 @@ func (s *Strings) Other() Outcome { return s.x.outcomeOf(&word{label: -1}) }
 
 // OnlyLists tells that all predicates list their values, so that besides names
 // and those nothing matters.
-func (s *Strings) OnlyLists() bool {
-	return !slices.ContainsFunc(s.x.preds, func(p *predicate) bool {
-		return p.values == nil || p.prog != nil || p.scan != nil || p.min > 0 || p.max >= 0
-	})
-}
+func (s *Strings) OnlyLists() bool { return s.onlyLists }
 
 // outcomeOf is what a word turns out to be where only lists matter.
 func (x *texts) outcomeOf(w *word) Outcome {

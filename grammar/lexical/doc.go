@@ -13,9 +13,9 @@
 //
 // The files are steps: charset holds sets of characters, parse reads a pattern,
 // program prepares it, term takes its derivatives; predicate and format name
-// sets, late and idn decide what is no pattern; text runs predicates over
-// characters, spelling reads characters from bytes, reach looks ahead. number
-// and numreach do all that for numbers.
+// sets, late, idn and regex decide what is no pattern; text runs predicates over
+// characters, spelling reads characters from bytes, reach, near and run look
+// ahead. number and numreach do all that for numbers.
 //
 // Not decided, and refused with the pattern's offset: backreferences, a
 // lookahead inside a lookbehind, \p of a property that the unicode package has

@@ -1,6 +1,7 @@
 package lexical
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 )
@@ -124,16 +125,25 @@ const timeText = hourText + `:[0-5]\d:(?:[0-5]\d|60)` + fraction + `(?:[Zz]|[+\-
 // this would be one alternative for each minute of a day.
 //
 // Its state is a letter and what the letter says: s and a digit per character
-// still to skip, t and the time up to its seconds, z and hour and minute, o and
-// them and an offset.
+// still to skip, t and the digits of hour and minute, z and them where the
+// seconds begin with 6, o and the digits of an offset that are still wanted.
 func leapScan(skip int) *scan {
+	digits := told{runes: []rune("0123456789")}
 	return &scan{
-		start:    "s" + strings.Repeat("1", skip),
-		alphabet: []rune("+-.0123456789:TZtz"),
-		step: func(state string, r rune) string {
-			if r == outside {
-				return hasFailed
+		start: "s" + strings.Repeat("1", skip),
+		told: func(state string) told {
+			switch state[0] {
+			case 's':
+				if len(state) > 1 {
+					return told{}
+				}
+			case 'z':
+				return told{runes: []rune("+-Zz")}
 			}
+			return digits
+		},
+		step: func(state string, r rune) string {
+			digit := r >= '0' && r <= '9'
 			switch state[0] {
 			case 's':
 				if len(state) > 1 {
@@ -141,45 +151,53 @@ func leapScan(skip int) *scan {
 				}
 				return "t" + string(r)
 			case 't':
-				if state += string(r); len(state) < len("thh:mm:ss") {
+				switch {
+				case !digit:
 					return state
-				}
-				if state[7:] != "60" {
+				case len(state) < len("thhmm"):
+					return state + string(r)
+				case r != '6':
 					return hasPassed
 				}
-				return "z" + state[1:3] + state[4:6]
+				return "z" + state[1:]
 			case 'z':
+				at := minutes(state[1:])
 				switch r {
-				case '+', '-':
-					return "o" + state[1:] + string(r)
+				case '+':
+					return "o" + hhmm(at+1)
+				case '-':
+					return "o" + hhmm(minutesPerDay-1-at)
 				case 'Z', 'z':
-					return offsetPassed(state[1:], "+00:00")
+					if at == minutesPerDay-1 {
+						return hasPassed
+					}
+					return hasFailed
 				}
 				return state
 			}
-			if state += string(r); len(state) < len("ohhmm+hh:mm") {
+			switch {
+			case !digit:
 				return state
+			case rune(state[1]) != r:
+				return hasFailed
+			case len(state) == 2:
+				return hasPassed
 			}
-			return offsetPassed(state[1:5], state[5:])
+			return "o" + state[2:]
 		},
 		accept: func(string) bool { return false },
 	}
 }
 
-// offsetPassed tells whether hhmm at an offset is 23:59 in UTC.
-func offsetPassed(hhmm, offset string) string {
-	minutes := func(h, m string) int {
-		return 60*(10*int(h[0]-'0')+int(h[1]-'0')) + 10*int(m[0]-'0') + int(m[1]-'0')
-	}
-	const day = 24 * 60
-	at, off := minutes(hhmm[:2], hhmm[2:]), minutes(offset[1:3], offset[4:])
-	if offset[0] == '+' {
-		off = day - off
-	}
-	if (at+off)%day == day-1 {
-		return hasPassed
-	}
-	return hasFailed
+const minutesPerDay = 24 * 60
+
+func minutes(hhmm string) int {
+	return 60*(10*int(hhmm[0]-'0')+int(hhmm[1]-'0')) + 10*int(hhmm[2]-'0') + int(hhmm[3]-'0')
+}
+
+func hhmm(minutes int) string {
+	minutes = (minutes + minutesPerDay) % minutesPerDay
+	return fmt.Sprintf("%02d%02d", minutes/60, minutes%60)
 }
 
 func mailbox(atom, quoted, host string) string {

@@ -187,3 +187,31 @@ func b2i(b bool) int {
 	}
 	return 0
 }
+
+// TestLeapSecond: second 60 is where it is 23:59 in UTC, whatever the offset.
+func TestLeapSecond(t *testing.T) {
+	p, _ := Format("date-time")
+	s, err := NewStrings([]Predicate{p}, nil, Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const day = 24 * 60
+	for at := 0; at < day; at += 61 {
+		for off := -day + 1; off < day; off++ {
+			if off%29 != 0 && (at-off+day)%day != day-1 {
+				continue
+			}
+			for _, seconds := range []string{"60", "59", "60.5"} {
+				offset := fmt.Sprintf("%+03d:%02d", off/60, max(off, -off)%60)
+				if off > -60 && off < 0 {
+					offset = "-" + offset[1:]
+				}
+				text := fmt.Sprintf("2016-12-31T%02d:%02d:%s%s", at/60, at%60, seconds, offset)
+				want := seconds == "59" || (at-off+day)%day == day-1
+				if q := read(s, quote(text)); s.Truth(q).Has(0) != want {
+					t.Errorf("%s: %v", text, !want)
+				}
+			}
+		}
+	}
+}

@@ -67,7 +67,7 @@ func TestLimits(t *testing.T) {
 		{p, Limits{Bytes: 1 << 17}, strings.Repeat("abacbbacbabbba", 1000), "bytes"},
 		{p, Limits{Width: 4}, strings.Repeat("abcbcbacb", 1000), "width"},
 		{p, Limits{Work: 1000}, strings.Repeat("abbacbacb", 1000), "work"},
-		{regex, Limits{Kept: 10}, "aaaaaaaaaaaaaaaaaaaa", "kept"},
+		{regex, Limits{Kept: 20}, "(?<aaaaaaaaaaaaaaaaaaaa", "kept"},
 	} {
 		s, err := NewStrings([]Predicate{c.p}, nil, c.lim)
 		if err != nil {

@@ -40,6 +40,19 @@ func hostScan() *scan {
 			return state
 		},
 		accept: func(state string) bool { return state == "o" || hostLabelOK(state[1:]) },
+		told: func(state string) told {
+			switch n := len(state) - 1; {
+			case state == "o":
+				return told{runes: []rune{'.'}}
+			case n == 0:
+				return told{runes: []rune{'.', 'X', 'x'}}
+			case n == 1:
+				return told{runes: []rune{'.', 'N', 'n'}}
+			case n < len(acePrefix):
+				return told{runes: []rune{'-', '.'}}
+			}
+			return told{all: true}
+		},
 	}
 }
 

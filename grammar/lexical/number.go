@@ -149,6 +149,7 @@ type numberNode struct {
 	numberForm
 	next  [16]atomic.Uint32 // by symbol: 0 not known, 1 doesn't fit, else id + 1
 	truth atomic.Pointer[Vector]
+	class atomic.Pointer[[256]uint8]
 }
 
 // NewNumbers makes a machine that runs preds side by side.
@@ -561,6 +562,54 @@ func (f *numberForm) exponent() int64 {
 		return -f.exp
 	}
 	return f.exp
+}
+
+// Classes puts bytes that lead to the same state into one class and gives the
+// number of each, 0 for bytes that don't fit. Where a number may end, white
+// space and each of , ] } have classes too: of what stands behind it. Nobody
+// changes the table.
+func (n *Numbers) Classes(q State) *[256]uint8 {
+	if q <= Lost {
+		return new([256]uint8)
+	}
+	at := n.node(q)
+	if class := at.class.Load(); class != nil {
+		return class
+	}
+	class := new([256]uint8)
+	k := uint8(0)
+	if n.Complete(q) {
+		for i, b := range []byte(" ,]}") {
+			class[b] = uint8(i + 1)
+		}
+		class['\n'], class['\t'], class['\r'] = class[' '], class[' '], class[' ']
+		k = 4
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	const all = "0123456789.e+-"
+	var known [len(all)]numberForm
+	for i := range len(all) {
+		to, ok := n.advance(at.numberForm, symbols[all[i]])
+		if !ok {
+			continue
+		}
+		known[i] = to
+		same := 0
+		for same < i && (class[all[same]] == 0 || known[same] != to) {
+			same++
+		}
+		if same < i {
+			class[all[i]] = class[all[same]]
+			continue
+		}
+		k++
+		class[all[i]] = k
+	}
+	class['E'] = class['e']
+	at.class.Store(class)
+	n.bytes += 256
+	return class
 }
 
 // vector tells which predicates hold for the digits of f with an exponent.

@@ -132,6 +132,23 @@ func TestNumberReachable(t *testing.T) {
 	})
 }
 
+// TestNumberNear: what is near is reachable.
+func TestNumberNear(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := newNumbers(t, numberPredicates.Draw(t, "preds"))
+		text := numberText.Draw(t, "number")
+		text = text[:rapid.IntRange(0, len(text)).Draw(t, "length")]
+		q := runNumber(n, text)
+		vectors, exact := n.Reachable(q)
+		n.Near(q, func(v Vector) bool {
+			if exact && !slices.Contains(vectors, v) {
+				t.Fatalf("%v: %s can't be %x, only %x", n.preds, text, v, vectors)
+			}
+			return false
+		})
+	})
+}
+
 func TestNumberReachableExamples(t *testing.T) {
 	small := []NumberPredicate{Integer(), Minimum(rat("10"), false), Maximum(rat("20"), false)}
 	for _, c := range []struct {

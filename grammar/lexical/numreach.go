@@ -51,6 +51,58 @@ func (n *Numbers) Reachable(q State) (found []Vector, exact bool) {
 	return a.vectors, a.exact
 }
 
+// Near gives what the number may turn out to be if it ends here, after one more
+// digit, or after one more digit and an exponent that puts it beyond all bounds
+// or next to 0, until yield says stop by true, which it returns. Where one of
+// these is good enough it is quicker than Reachable.
+func (n *Numbers) Near(q State, yield func(Vector) bool) bool {
+	if q <= Lost {
+		return false
+	}
+	if n.Complete(q) && yield(n.Truth(q)) {
+		return true
+	}
+	f := n.node(q).numberForm
+	if f.phase >= numE {
+		for _, d := range []byte("01") {
+			if to := n.Step(q, d); n.Complete(to) && yield(n.Truth(to)) {
+				return true
+			}
+		}
+		return false
+	}
+	far := int64(2)
+	for i, p := range n.preds {
+		switch p.kind {
+		case minimum, maximum, equal:
+			far = max(far, n.points[i].exp+2, 2-n.points[i].exp)
+		case multipleOf:
+			far = max(far, n.steps[i].deep+2)
+		}
+	}
+	forms := make([]numberForm, 0, 11)
+	if n.Complete(q) {
+		forms = append(forms, f)
+	}
+	for d := range uint8(10) {
+		if g, ok := n.advance(f, d); ok {
+			if yield(n.vector(&g, 0)) {
+				return true
+			}
+			forms = append(forms, g)
+		}
+	}
+	for i := range forms {
+		g := &forms[i]
+		for _, exp := range [...]int64{far - g.mag - min(g.last, 0), -far - max(g.mag, g.last)} {
+			if g.nonzero && yield(n.vector(g, exp)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 type numberReach struct {
 	n     *Numbers
 	set   map[Vector]bool

@@ -325,14 +325,19 @@ func (p *parser) groupName(at int) string {
 		if r == '\\' {
 			p.fail(at, "escape in a group name")
 		}
-		start, _ := propertySet("ID_Start", "")
-		part, _ := propertySet("ID_Continue", "")
-		if r == '$' || r == '_' || start.has(r) || i > 0 && (part.has(r) || r == 0x200C || r == 0x200D) {
+		if nameChar(r, i == 0) {
 			continue
 		}
 		p.fail(at, "bad group name")
 	}
 	return name
+}
+
+// nameChar tells whether r may stand in the name of a group.
+func nameChar(r rune, first bool) bool {
+	start, _ := propertySet("ID_Start", "")
+	part, _ := propertySet("ID_Continue", "")
+	return r == '$' || r == '_' || start.has(r) || !first && (part.has(r) || r == 0x200C || r == 0x200D)
 }
 
 // escape reads what follows a backslash outside of a class.
@@ -396,18 +401,29 @@ func (p *parser) classEscape(at int) (charset, bool) {
 	return nil, false
 }
 
-func (p *parser) charEscape(at int, inClass bool) rune {
-	switch c := p.char(); c {
+// controlEscape is the control character of the letter behind a backslash.
+func controlEscape(letter rune) (rune, bool) {
+	switch letter {
 	case 't':
-		return '\t'
+		return '\t', true
 	case 'n':
-		return '\n'
+		return '\n', true
 	case 'v':
-		return '\v'
+		return '\v', true
 	case 'f':
-		return '\f'
+		return '\f', true
 	case 'r':
-		return '\r'
+		return '\r', true
+	}
+	return 0, false
+}
+
+func (p *parser) charEscape(at int, inClass bool) rune {
+	c := p.char()
+	if r, ok := controlEscape(c); ok {
+		return r
+	}
+	switch c {
 	case '0':
 		if p.more() && '0' <= p.src[p.at] && p.src[p.at] <= '9' {
 			p.fail(at, "octal escape")

@@ -18,6 +18,8 @@ type program struct {
 	members [][]uint64    // by set: bits of classes
 	words   []uint64      // classes of \w
 	useWord bool
+	found   found // see open.go
+	whole   bool  // all of the text must match, from ^ to $
 }
 
 const (
@@ -27,7 +29,7 @@ const (
 )
 
 func newProgram(src string, root *node) (*program, error) {
-	p := &program{root: root, sets: map[*node]int{}, behind: map[*node]int{}}
+	p := &program{root: root, found: find(root), whole: bounded(root, opStart) && bounded(root, opEnd), sets: map[*node]int{}, behind: map[*node]int{}}
 	var sets []charset
 	ids := map[string]int{}
 	add := func(s charset) int {

@@ -82,6 +82,7 @@ func (s *Strings) lookAhead(b *base, count int) *lookahead {
 	l, ok := s.vistas[v]
 	if !ok {
 		l = s.collect(b.ways, count)
+		l.exact = l.exact || len(l.outcomes) == s.x.possible(b.text, count)
 		s.vistas[v] = l
 		s.bytes += 100 + 40*len(l.outcomes)
 	}
@@ -211,7 +212,8 @@ func (s *Strings) findWays(f form, more func(i int, layer []int32) bool) *ways {
 }
 
 var (
-	noSurrogates = charset{highFirst, lowLast}.negate()
+	surrogates   = charset{highFirst, lowLast}
+	noSurrogates = surrogates.negate()
 	bmp          = charset{0, highFirst - 1, lowLast + 1, 0xFFFF}
 )
 
@@ -380,9 +382,7 @@ func (x *texts) continuations(t *text) []rune {
 	}
 	if !t.rests {
 		for i, s := range x.scans {
-			if t.scans[i] > passed {
-				rs = append(rs, s.alphabet...)
-			}
+			rs = append(rs, s.told[t.scans[i]].runes...)
 		}
 		slices.Sort(rs)
 		rs = slices.Compact(rs)

@@ -1,6 +1,7 @@
 package lexical
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
@@ -16,19 +17,23 @@ import (
 // 100,000 takes no more memory than one of 10. Counts above 65,535 have a base
 // per 65,536.
 type Strings struct {
-	last    int // count from which on nothing changes
-	shift   uint
-	lim     Limits
-	bases   directory[base]
-	limit   atomic.Pointer[LimitError]
-	reached sync.Map // of State: *lookahead
+	onlyLists bool // see OnlyLists
+	last      int  // count from which on nothing changes
+	shift     uint
+	lim       Limits
+	bases     directory[base]
+	limit     atomic.Pointer[LimitError]
+	reached   sync.Map         // of State: *lookahead
+	opens     func() []Outcome // see Open
 
-	mu     sync.Mutex // guards all below and the making of what a base holds
-	x      *texts
-	count  int // of bases
-	index  map[form]uint32
-	bytes  int
-	vistas map[vista]*lookahead
+	mu       sync.Mutex // guards all below and the making of what a base holds
+	x        *texts
+	slab     []base
+	count    int // of bases
+	index    map[form]uint32
+	bytes    int
+	vistas   map[vista]*lookahead
+	hopeless []Outcome // see Hopeless; nil: not known
 }
 
 type mode uint8
@@ -58,13 +63,13 @@ type form struct {
 
 type base struct {
 	form
-	id             uint32
-	pages          [8]atomic.Pointer[[32]atomic.Uint32] // by byte: id of the next base, 2 bits of characters read; 0 not known
-	outcomes       []atomic.Pointer[Outcome]            // closed: by span
-	free           atomic.Int32                         // plain: as text.free
-	live           []*predicate                         // free: those that only their length can still fail
-	ways           *ways                                // see reach.go; guarded by mu
-	sorted, listed *[256]uint8                          // see classes.go; guarded by mu
+	id       uint32
+	pages    [8]atomic.Pointer[[32]atomic.Uint32] // by byte: id of the next base, 2 bits of characters read; 0 not known
+	outcomes []atomic.Pointer[Outcome]            // closed: by span
+	free     atomic.Int32                         // plain: as text.free
+	live     []*predicate                         // free: those that only their length can still fail
+	ways     *ways                                // see reach.go; guarded by mu
+	sorted   [kindsOfClasses]*[256]uint8          // see classes.go; guarded by mu
 }
 
 const deadEnd = 3 // an edge: the byte doesn't fit
@@ -84,12 +89,16 @@ func NewStrings(preds []Predicate, names []string, lim Limits) (*Strings, error)
 		return nil, err
 	}
 	s := &Strings{lim: lim, x: x, index: map[form]uint32{}, count: 1, shift: 1, vistas: map[vista]*lookahead{}}
+	s.onlyLists = !slices.ContainsFunc(x.preds, func(p *predicate) bool {
+		return p.values == nil || p.prog != nil || p.scan != nil || p.min > 0 || p.max >= 0
+	})
 	if n := len(x.cuts); n > 0 {
 		s.last = x.cuts[n-1]
 	}
 	for s.shift < 16 && 1<<s.shift <= s.last {
 		s.shift++
 	}
+	s.opens = sync.OnceValue(s.findOpen)
 	s.intern(form{mode: plain, class: -1, pair: -1})
 	return s, nil
 }
@@ -196,7 +205,12 @@ func (s *Strings) intern(f form) uint32 {
 		s.limit.CompareAndSwap(nil, &LimitError{"bytes", s.lim.Bytes})
 		return 0
 	}
-	b := &base{form: f, id: id}
+	if len(s.slab) == 0 {
+		s.slab = make([]base, min(32, 3+s.count))
+	}
+	b := &s.slab[0]
+	s.slab = s.slab[1:]
+	b.form, b.id = f, id
 	if f.mode == closed {
 		b.outcomes = make([]atomic.Pointer[Outcome], len(s.x.cuts)+1)
 		s.bytes += 8 * len(b.outcomes)
@@ -492,6 +506,15 @@ func (s *Strings) Closed(q State) bool {
 	}
 	b, _ := s.split(q)
 	return b.mode == closed
+}
+
+// Between tells whether q stands between characters.
+func (s *Strings) Between(q State) bool {
+	if q <= Lost {
+		return false
+	}
+	b, _ := s.split(q)
+	return b.mode == plain
 }
 
 // Truth is which predicates hold, in the order of NewStrings, for the string

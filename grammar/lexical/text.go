@@ -35,15 +35,20 @@ type texts struct {
 	runs    []int // of the predicates; -1: no pattern
 	words   []word
 	scans   []*scanner
-	scan    []int      // of the predicates; -1: none
-	starts  []rune     // where a stretch of characters of one class starts
-	classes []int32    // of the stretches
-	parts   [][]uint16 // by class: classes of the runners
-	sample  []charset  // see samples
-	cuts    []int      // counts at which a length predicate changes
+	scan    []int       // of the predicates; -1: none
+	starts  []rune      // where a stretch of characters of one class starts
+	classes []int32     // of the stretches
+	ascii   [0x80]int32 // classes of the first of them
+	parts   [][]uint16  // by class: classes of the runners
+	sample  []charset   // see samples
+	cuts    []int       // counts at which a length predicate changes
 	all     []*text
-	index   map[string]int32
+	slab    []text
+	index   map[string]int32 // of those with states
+	byWord  map[isWord]int32 // of those without
 	scratch []byte
+	views   uint32  // searches so far, see near.go
+	hints   []int32 // classes of characters that led to ends lately
 	bytes   int
 	limit   *LimitError
 }
@@ -58,14 +63,30 @@ type text struct {
 	rests   bool    // all of them do
 	keeps   bool    // some scanner tells any two characters apart
 	next    []int32 // by class, for characters that no word goes on with; -1: not known
-	special map[rune]int32
+	special []special
 	free    int8 // whether every character leads to itself: 0 not known, 1, -1
 	vectors []Vector
 	after   []int32 // the texts after one more character; nil: not known
+	ends    []end   // see near.go
+	run     *run    // see run.go; nil: not known
+	seen    struct {
+		view  uint32
+		after int32
+	}
 }
 
+// A special is where a character leads that a word goes on with or that a
+// scanner tells from others.
+type special struct {
+	r  rune
+	to int32
+}
+
+// isWord is a text that is known by the words that it may become alone.
+type isWord struct{ lo, hi, depth int32 }
+
 func newTexts(preds []Predicate, names []string, lim Limits) (*texts, error) {
-	x := &texts{lim: lim, index: map[string]int32{}}
+	x := &texts{lim: lim, index: map[string]int32{}, byWord: map[isWord]int32{}}
 	byProg := map[string]int{}
 	for i, p := range preds {
 		p := p.get()
@@ -216,6 +237,9 @@ func (x *texts) partition() bool {
 		}
 		x.classes = append(x.classes, last)
 	}
+	for r := range x.ascii {
+		x.ascii[r] = x.classes[x.stretch(rune(r))]
+	}
 	x.bytes += 8*len(x.starts) + 2*len(x.parts)*len(x.runners)
 	return true
 }
@@ -247,11 +271,25 @@ func (x *texts) stretch(r rune) int {
 	return sort.Search(len(x.starts), func(i int) bool { return x.starts[i] > r }) - 1
 }
 
-func (x *texts) classOf(r rune) int32 { return x.classes[x.stretch(r)] }
+func (x *texts) classOf(r rune) int32 {
+	if r < 0x80 {
+		return x.ascii[r]
+	}
+	return x.classes[x.stretch(r)]
+}
 
 func (x *texts) intern(t text) int32 {
 	if t.lo == t.hi {
 		t.lo, t.hi, t.depth = 0, 0, 0
+	}
+	if len(t.states) == 0 && len(t.scans) == 0 {
+		key := isWord{t.lo, t.hi, t.depth}
+		id, ok := x.byWord[key]
+		if !ok {
+			id = x.add(t)
+			x.byWord[key] = id
+		}
+		return id
 	}
 	k := x.scratch[:0]
 	for _, s := range t.states {
@@ -267,10 +305,21 @@ func (x *texts) intern(t text) int32 {
 	if id, ok := x.index[string(k)]; ok {
 		return id
 	}
+	id := x.add(t)
+	x.index[string(k)] = id
+	x.bytes += len(k) + 4*len(t.states)
+	return id
+}
+
+func (x *texts) add(t text) int32 {
 	t.id = int32(len(x.all))
-	x.all = append(x.all, &t)
-	x.index[string(k)] = t.id
-	x.bytes += 200 + len(k) + 4*len(t.states)
+	if len(x.slab) == 0 {
+		x.slab = make([]text, min(32, 4+len(x.all)))
+	}
+	x.slab[0] = t
+	x.all = append(x.all, &x.slab[0])
+	x.slab = x.slab[1:]
+	x.bytes += 240
 	return t.id
 }
 
@@ -291,8 +340,8 @@ func (x *texts) narrow(t *text, r rune) (lo, hi, depth int32) {
 // step is the text after one more character; -1 if a limit was reached.
 func (x *texts) step(id int32, r rune) int32 {
 	t := x.all[id]
-	if n, ok := t.special[r]; ok {
-		return n
+	if i, ok := slices.BinarySearchFunc(t.special, r, bySpecial); ok {
+		return t.special[i].to
 	}
 	lo, hi, depth := x.narrow(t, r)
 	if lo == hi && !x.tells(t, r) {
@@ -300,14 +349,14 @@ func (x *texts) step(id int32, r rune) int32 {
 	}
 	to := x.advance(t, text{lo: lo, hi: hi, depth: depth}, r, x.classOf(r))
 	if to >= 0 {
-		if t.special == nil {
-			t.special = map[rune]int32{}
-		}
-		t.special[r] = to
-		x.bytes += 16
+		i, _ := slices.BinarySearchFunc(t.special, r, bySpecial)
+		t.special = slices.Insert(t.special, i, special{r, to})
+		x.bytes += 8
 	}
 	return to
 }
+
+func bySpecial(s special, r rune) int { return int(s.r - r) }
 
 // tells is whether a scanner tells r from others.
 func (x *texts) tells(t *text, r rune) bool {
@@ -315,7 +364,7 @@ func (x *texts) tells(t *text, r rune) bool {
 		return false
 	}
 	for i, s := range x.scans {
-		if s.tells(t.scans[i], r) {
+		if s.tells(t.scans[i], r, r) {
 			return true
 		}
 	}
@@ -347,7 +396,9 @@ func (x *texts) advance(t *text, n text, r rune, class int32) int32 {
 	if x.work() > x.lim.Work {
 		return x.reached("work", x.lim.Work)
 	}
-	n.states = make([]int32, len(x.runners))
+	if len(x.runners) > 0 {
+		n.states = make([]int32, len(x.runners))
+	}
 	for i, run := range x.runners {
 		n.states[i] = run.step(t.states[i], x.parts[class][i])
 		if run.over {
@@ -383,7 +434,7 @@ func (x *texts) settle(t *text) {
 	for i, s := range x.scans {
 		if t.scans[i] > passed {
 			t.rests = false
-			t.keeps = t.keeps || s.alphabet == nil
+			t.keeps = t.keeps || s.told[t.scans[i]].all
 		}
 	}
 }
@@ -398,10 +449,7 @@ func (x *texts) reached(what string, max int) int32 {
 func (x *texts) goesOn(t *text, lo, hi rune) bool {
 	if !t.rests {
 		for i, s := range x.scans {
-			if t.scans[i] <= passed {
-				continue
-			}
-			if k, _ := slices.BinarySearch(s.alphabet, lo); s.alphabet == nil || k < len(s.alphabet) && s.alphabet[k] <= hi {
+			if s.tells(t.scans[i], lo, hi) {
 				return true
 			}
 		}

@@ -2,6 +2,7 @@ package token
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -14,8 +15,8 @@ import (
 type Mask struct {
 	words   int
 	base    *bitmap // nil: none
-	own     bool    // base belongs to no slice
 	patches []patch // what comes on top, by word
+	written atomic.Int32
 	dense   atomic.Pointer[bitmap]
 }
 
@@ -25,10 +26,24 @@ type patch struct {
 	bits uint64
 }
 
-// maxPatches is how many words a mask patches before it has a bitmap of its
-// own. 128 take 2 KiB and add 0.1 µs to writing a mask out; a bitmap of Qwen3's
-// vocabulary takes 19 KiB.
-const maxPatches = 128
+// A mask of more than maxPatches words beside its base is written out as a
+// bitmap of its own from the time it was written maxSparse times: 128 patches
+// add 0.1 µs to writing a mask, while a bitmap of Qwen3's vocabulary takes
+// 19 KiB and as long to make as ten masks of some 400 patches to write.
+const (
+	maxPatches = 128
+	maxSparse  = 8
+)
+
+// bytes is about what the mask takes beside its base, with a bitmap of its own
+// if it may get one.
+func (m *Mask) bytes() int {
+	n := 96 + 16*len(m.patches)
+	if len(m.patches) > maxPatches {
+		n += 8 * m.words
+	}
+	return n
+}
 
 // Len is how many words the mask has: bit id%64 of word id/64 is set if the
 // token is allowed.
@@ -48,6 +63,18 @@ func (m *Mask) Has(id int32) bool {
 
 // Write makes dst, of at least Len words, the mask. Words beyond are cleared.
 func (m *Mask) Write(dst []uint64) {
+	if b := m.dense.Load(); b != nil {
+		clear(dst[copy(dst, *b):])
+		return
+	}
+	if len(m.patches) > maxPatches && m.written.Add(1) > maxSparse {
+		clear(dst[copy(dst, m.Bits()):])
+		return
+	}
+	m.fill(dst)
+}
+
+func (m *Mask) fill(dst []uint64) {
 	n := 0
 	if m.base != nil {
 		n = copy(dst, *m.base)
@@ -69,7 +96,7 @@ func (m *Mask) Bits() []uint64 {
 		return *m.base
 	}
 	b := make(bitmap, m.words)
-	m.Write(b)
+	m.fill(b)
 	m.dense.CompareAndSwap(nil, &b)
 	return *m.dense.Load()
 }
@@ -136,7 +163,7 @@ func (t *table) mask(v *Vocabulary, s *state) (*Mask, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	m = t.intern(m)
+	t.keep(m)
 	if same != dead {
 		same.mask.CompareAndSwap(nil, m)
 		m = same.mask.Load()
@@ -145,31 +172,13 @@ func (t *table) mask(v *Vocabulary, s *state) (*Mask, error) {
 	return m, nil
 }
 
-// intern makes equal masks one.
-func (t *table) intern(m *Mask) *Mask {
-	sum := uint64(len(m.patches))
-	if m.own {
-		for _, w := range *m.base {
-			sum = (sum ^ w) * 0x9E3779B97F4A7C15
-			sum ^= sum >> 32
-		}
+// keep counts a mask, which others may hold as well.
+func (t *table) keep(m *Mask) {
+	if _, ok := t.masks[m]; !ok {
+		t.masks[m] = struct{}{}
+		t.kept += 16 + m.bytes()
+		t.account()
 	}
-	for _, p := range m.patches {
-		sum = (sum ^ p.bits ^ uint64(p.word)<<32) * 0x9E3779B97F4A7C15
-		sum ^= sum >> 32
-	}
-	for _, o := range t.masks[sum] {
-		if o == m || slices.Equal(o.patches, m.patches) && (o.base == m.base || o.own && m.own && slices.Equal(*o.base, *m.base)) {
-			return o
-		}
-	}
-	t.masks[sum] = append(t.masks[sum], m)
-	t.kept += 96 + 16*len(m.patches)
-	if m.own {
-		t.kept += 8 * len(*m.base)
-	}
-	t.account()
-	return m
 }
 
 // A walker finds a mask.
@@ -180,9 +189,15 @@ type walker struct {
 	found bitmap // all zero between masks
 	dirty bitmap // words of found that aren't
 	work  int
+	asked int // steps
+
+	patches []patch  // scratch
+	alive   []string // scratch
+	passed  []int32  // scratch
 
 	leaves      [][]leaver // what ids in the trie mean; nil: tokens
 	least, most int        // chars of leavers that count
+	parts       int        // see maxParts
 }
 
 var walkers = sync.Pool{New: func() any { return new(walker) }}
@@ -205,36 +220,21 @@ func (w *walker) mask(t *table, v *Vocabulary, s *state) (*Mask, error) {
 
 // take is what was found as a mask.
 func (w *walker) take() *Mask {
-	m := &Mask{words: len(w.found), base: w.base}
-	n := 0
-	for _, d := range w.dirty {
-		n += bits.OnesCount64(d)
-	}
-	if n <= maxPatches {
-		m.patches = make([]patch, 0, n)
-	} else {
-		own := make(bitmap, len(w.found))
-		if w.base != nil {
-			copy(own, *w.base)
-		}
-		m.base, m.own = &own, true
-	}
+	w.patches = w.patches[:0]
 	for i, d := range w.dirty {
-		for ; d != 0; d &= d - 1 {
-			at := i*64 + bits.TrailingZeros64(d)
-			if w.found[at] == 0 {
-				continue
-			}
-			if n <= maxPatches {
-				m.patches = append(m.patches, patch{uint32(at), w.found[at]})
-			} else {
-				(*m.base)[at] |= w.found[at]
-			}
-			w.found[at] = 0
+		if d == 0 {
+			continue
 		}
 		w.dirty[i] = 0
+		for ; d != 0; d &= d - 1 {
+			at := i*64 + bits.TrailingZeros64(d)
+			if set := w.found[at]; set != 0 {
+				w.patches = append(w.patches, patch{uint32(at), set})
+				w.found[at] = 0
+			}
+		}
 	}
-	return m
+	return w.v.shelf.mask(len(w.found), w.base, w.patches)
 }
 
 func (w *walker) add(id int32) {
@@ -263,13 +263,18 @@ func (w *walker) all(s *state) error {
 	if s == dead {
 		return nil
 	}
-	r := w.t.rowOf(s)
 	w.special(s)
 	text := w.t.textOf(s)
 	if text == noText {
+		r := w.t.rowOf(s)
 		loop, ok, err := w.loop(s, r)
 		if err != nil {
 			return err
+		}
+		if !ok {
+			if loop, ok, err = w.region(s, r); err != nil {
+				return err
+			}
 		}
 		if !ok {
 			return w.outside(s, r)
@@ -281,16 +286,131 @@ func (w *walker) all(s *state) error {
 	}
 	sl := w.v.slice(text.Chars)
 	w.base = w.v.within(sl, text.Max)
-	if !text.Free {
-		for i := range len(text.Ends) {
-			if err := w.below(w.v.leaving(sl, text.Ends[i]), s); err != nil {
+	switch {
+	case text.Free:
+		return w.free(s, text, sl)
+	case text.Alike:
+		return w.alike(s, text, sl)
+	}
+	for i := range len(text.Ends) {
+		if err := w.leaving(s, w.v.group(sl, text.Ends[i]).stems); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaving adds the tokens of stems that s takes.
+func (w *walker) leaving(s *state, stems []stem) error {
+	t := &w.v.trie
+	var at [far + 1]*state // by how many bytes of text came
+	at[0] = s
+	var text []byte
+	known := 0 // bytes of text whose state is known
+	for _, st := range stems {
+		next := w.v.text(st.node)[:st.depth]
+		known = min(known, shared(text, next))
+		if text = next; at[known] == dead {
+			continue
+		}
+		for known < len(text) && at[known] != dead {
+			n, err := w.next(at[known], text[known])
+			if err != nil {
+				return err
+			}
+			known++
+			at[known] = n
+		}
+		if at[known] != dead {
+			if err := w.from(t, at[known], st.node); err != nil {
 				return err
 			}
 		}
-		return nil
 	}
-	return w.free(s, text, sl)
+	return nil
 }
+
+// text is that of some token at a node of the trie or below.
+func (v *Vocabulary) text(node uint32) []byte {
+	for v.trie.id[node] < 0 {
+		node++
+	}
+	b, _, _ := v.tok.Token(v.trie.id[node])
+	return b
+}
+
+// alike adds the tokens that leave a run whose characters lead on alike.
+func (w *walker) alike(s *state, text *Text, sl *slice) error {
+	one, ok := text.Chars.one()
+	if !ok {
+		return errNoCharacter
+	}
+	most := text.Max
+	if most < 0 {
+		most = far
+	}
+	var run [far + 1]*state // by how many characters came
+	run[0] = s
+	last := 0 // how many of run are known; from then on all are like it
+	loops := false
+	for i := range len(text.Ends) {
+		b := text.Ends[i]
+		g := w.v.group(sl, b)
+		var to [far + 1]*state // by characters: behind b
+		alive := false
+		for i, set := range g.chars {
+			for ; set != 0; set &= set - 1 {
+				n := i*64 + bits.TrailingZeros64(set)
+				if n > most {
+					break
+				}
+				for last < n && !loops {
+					next, err := w.next(run[last], one)
+					if err != nil {
+						return err
+					}
+					if loops = next == run[last]; !loops {
+						last++
+						run[last] = next
+					}
+				}
+				var err error
+				if to[n], err = w.next(run[min(n, last)], b); err != nil {
+					return err
+				}
+				alive = alive || to[n] != dead
+			}
+		}
+		if !alive {
+			continue
+		}
+		for _, st := range g.stems {
+			if int(st.chars) > most || to[st.chars] == dead {
+				continue
+			}
+			if err := w.behindStem(to[st.chars], st); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// behindStem adds the tokens of a stem of which the first byte behind the run
+// has led to s.
+func (w *walker) behindStem(s *state, st stem) error {
+	if st.depth > st.skip+1 {
+		for _, b := range w.v.text(st.node)[st.skip+1 : st.depth] {
+			var err error
+			if s, err = w.next(s, b); s == dead || err != nil {
+				return err
+			}
+		}
+	}
+	return w.from(&w.v.trie, s, st.node)
+}
+
+var errNoCharacter = errors.New("token: a run without a plain character") // a bug of the source
 
 // free adds the tokens that leave a free run: what precedes its end is
 // characters of the run, of which only the number counts.
@@ -302,7 +422,7 @@ func (w *walker) free(s *state, text *Text, sl *slice) error {
 	if text.Min > 0 {
 		b, ok := text.Chars.one()
 		if !ok {
-			return fmt.Errorf("token: a free run without a plain character") // a bug of the source
+			return errNoCharacter
 		}
 		for range text.Min {
 			var err error
@@ -316,13 +436,42 @@ func (w *walker) free(s *state, text *Text, sl *slice) error {
 		w.most = far
 	}
 	for i := range len(text.Ends) {
-		ls := w.v.behind(sl, text.Ends[i])
-		w.leaves = ls.by
-		if err := w.below(&ls.trie, end); err != nil {
+		b := text.Ends[i]
+		n, err := w.next(end, b)
+		if err != nil {
+			return err
+		}
+		if n == dead {
+			continue
+		}
+		if err := w.departing(n, sl, b); err != nil {
 			return err
 		}
 	}
-	w.leaves = nil
+	return nil
+}
+
+// departing adds the tokens that leave a run with b, which leads to s behind
+// any least to most characters.
+func (w *walker) departing(s *state, sl *slice, b byte) error {
+	if ls := w.v.behind(sl, b); ls != nil {
+		i := ls.trie.first[b]
+		if i == ls.trie.first[int(b)+1] {
+			return nil
+		}
+		w.leaves = ls.by
+		err := w.from(&ls.trie, s, i)
+		w.leaves = nil
+		return err
+	}
+	for _, st := range w.v.group(sl, b).stems {
+		if int(st.chars) < w.least || int(st.chars) > w.most {
+			continue
+		}
+		if err := w.behindStem(s, st); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -336,7 +485,8 @@ func (w *walker) words(s *state, text *Text) error {
 		return err
 	}
 	for i, word := range text.Words {
-		at, end, ok := w.along(word, 0, uint32(len(t.b)), false)
+		w.passed = w.passed[:0]
+		at, end, ok := w.along(word, 0, uint32(len(t.b)))
 		if ok {
 			at, ok = t.child('"', at, end)
 		}
@@ -345,7 +495,7 @@ func (w *walker) words(s *state, text *Text) error {
 		}
 		for _, id := range t.id[at:t.end[at]] {
 			if id >= 0 {
-				w.remove(id)
+				w.found.remove(id)
 			}
 		}
 		n, err := w.t.behind(text, i)
@@ -371,40 +521,43 @@ func (w *walker) from(t *trie, s *state, i uint32) error {
 // the nodes from at to end. Those whose quote was before stand below a quote.
 func (w *walker) listed(s *state, text *Text, at, end uint32, quoted bool) error {
 	t := &w.v.trie
-	var alive []string
+	alive := w.alive[:0]
 	for i, word := range text.Words {
-		n, err := w.t.behind(text, i)
-		if err != nil {
-			return err
-		}
-		if n == dead {
-			continue
-		}
-		alive = append(alive, word)
-		i, end, ok := w.along(word, at, end, true)
+		w.passed = w.passed[:0]
+		from, to, ok := w.along(word, at, end)
 		if ok {
-			i, ok = t.child('"', i, end)
+			from, ok = t.child('"', from, to)
 		}
-		if !ok {
-			continue
-		}
-		if err := w.from(t, n, i); err != nil {
-			return err
-		}
-	}
-	for i := range w.v.escapes {
-		e := &w.v.escapes[i]
-		if e.quoted != quoted {
-			continue
-		}
-		if e.long {
-			if err := w.whole(e.id, s, quoted); err != nil {
+		if ok || len(text.Words) > 1 { // or it is alive, as s is
+			n, err := w.t.behind(text, i)
+			if err != nil {
 				return err
 			}
-			continue
+			if n == dead {
+				continue
+			}
+			if ok {
+				if err := w.from(t, n, from); err != nil {
+					return err
+				}
+			}
 		}
-		if slices.ContainsFunc(alive, e.begins) {
-			w.add(e.id)
+		for _, id := range w.passed {
+			w.add(id)
+		}
+		alive = append(alive, word)
+	}
+	w.alive = alive
+	escapes := &w.v.escapes
+	if quoted {
+		escapes = &w.v.quotedEscapes
+	}
+	for _, word := range alive {
+		escapes.spell(word, w.add)
+	}
+	for _, id := range escapes.long {
+		if err := w.whole(id, s, quoted); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -430,25 +583,19 @@ func (w *walker) whole(id int32, s *state, quoted bool) error {
 func (w *walker) others(s *state, text *Text) error {
 	sl := w.v.slice(text.Chars)
 	w.base = w.v.within(sl, -1)
-	ls := w.v.behind(sl, '"')
-	i := ls.trie.first['"']
-	if i == ls.trie.first['"'+1] {
-		return nil
-	}
 	other, err := w.t.behind(text, -1)
 	if err != nil {
 		return err
 	}
 	if other != dead {
-		w.leaves, w.least, w.most = ls.by, 0, far
-		if err := w.from(&ls.trie, other, i); err != nil {
+		w.least, w.most = 0, far
+		if err := w.departing(other, sl, '"'); err != nil {
 			return err
 		}
-		w.leaves = nil
 	}
 	// Whether these are words isn't seen by their bytes.
-	for _, id := range ls.spelled {
-		w.remove(id)
+	for _, id := range w.v.spelled {
+		w.found.remove(id)
 		if err := w.whole(id, s, false); err != nil {
 			return err
 		}
@@ -457,38 +604,38 @@ func (w *walker) others(s *state, text *Text) error {
 }
 
 // along follows a word through the nodes from at to end of the vocabulary's
-// trie, and adds the tokens on the way if told so. It returns the children of
+// trie, and puts the tokens on the way into passed. It returns the children of
 // its last byte.
-func (w *walker) along(word string, at, end uint32, add bool) (uint32, uint32, bool) {
+func (w *walker) along(word string, at, end uint32) (uint32, uint32, bool) {
 	t := &w.v.trie
 	for k := range len(word) {
 		i, ok := t.child(word[k], at, end)
 		if !ok {
 			return 0, 0, false
 		}
-		if add && t.id[i] >= 0 {
-			w.add(t.id[i])
+		if id := t.id[i]; id >= 0 {
+			w.passed = append(w.passed, id)
 		}
 		at, end = i+1, t.end[i]
 	}
 	return at, end, true
 }
 
-func (w *walker) remove(id int32) { w.found[id>>6] &^= 1 << (id & 63) }
-
 // Where a walk over the tokens of a loop takes 0.1 ms and more, a slice of the
 // vocabulary is worth its making. More leavers than that take as long to walk.
 const (
-	minLoop    = 23      // characters below 0x80
-	maxLeavers = 1 << 14 // tokens
+	minLoop    = 23                  // characters below 0x80
+	manyDigits = 100                 // tokens of digits alone, from which on ten digits are enough
+	printable  = 0xFFFFFFFF_00000000 // those from a space on, of 64
+	maxLeavers = 1 << 14             // tokens
 )
 
 // loop finds out whether s is where a run of many characters leads from s, as
 // in [a-z_]+, whatever the source knows of it.
 func (w *walker) loop(s *state, r *row) (Text, bool, error) {
-	const printable = 0xFFFFFFFF_00000000
 	text := Text{Max: -1, Free: true}
-	if bits.OnesCount64(r.live[0]&printable)+bits.OnesCount64(r.live[1]) < minLoop {
+	least := w.v.leastLoop
+	if bits.OnesCount64(r.live[0]&printable)+bits.OnesCount64(r.live[1]) < least {
 		return text, false, nil
 	}
 	// First the large classes, which most often settle that it is none.
@@ -511,7 +658,7 @@ func (w *walker) loop(s *state, r *row) (Text, bool, error) {
 			looped += n
 		}
 	}
-	if looped < minLoop {
+	if looped < least {
 		return text, false, nil
 	}
 	var ends []byte
@@ -534,59 +681,23 @@ func (w *walker) loop(s *state, r *row) (Text, bool, error) {
 			}
 		}
 	}
-	if bits.OnesCount64(text.Chars.ASCII[0])+bits.OnesCount64(text.Chars.ASCII[1]) < minLoop {
+	if text.Chars.plain() < least {
 		return text, false, nil
 	}
-	others, err := w.loopBeyond(s)
+	if r.live[3] == 0 {
+		text.Ends = string(ends)
+		return text, w.v.leavers(w.v.slice(text.Chars), text.Ends) <= maxLeavers, nil
+	}
+	c, err := w.charsOf(s, r, true)
 	if err != nil {
 		return text, false, err
 	}
-	if text.Chars.Others = others; others {
+	if c.others && len(c.beyond) == 1 && c.beyond[0] == s {
+		text.Chars.Others, text.Chars.Except = true, c.except
 		ends = slices.DeleteFunc(ends, func(b byte) bool { return b >= 0x80 })
 	}
 	text.Ends = string(ends)
-	return text, w.v.slice(text.Chars).leavers(text.Ends) <= maxLeavers, nil
-}
-
-// loopBeyond tells whether every character from U+0080 on leads from s to s.
-func (w *walker) loopBeyond(s *state) (bool, error) {
-	for _, first := range [...]struct{ from, to, lo, hi, more byte }{
-		{0xC2, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1}, {0xE1, 0xEC, 0x80, 0xBF, 1}, {0xED, 0xED, 0x80, 0x9F, 1},
-		{0xEE, 0xEF, 0x80, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2}, {0xF1, 0xF3, 0x80, 0xBF, 2}, {0xF4, 0xF4, 0x80, 0x8F, 2},
-	} {
-		n, err := w.through(s, first.from, first.to, false)
-		if n == nil || err != nil {
-			return false, err
-		}
-		if n, err = w.through(n, first.lo, first.hi, true); n == nil || err != nil {
-			return false, err
-		}
-		for range first.more {
-			if n, err = w.through(n, 0x80, 0xBF, true); n == nil || err != nil {
-				return false, err
-			}
-		}
-		if n != s {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-// through is where each of the bytes from lo to hi leads, nil if not to one
-// state; alone means that no other byte may lead anywhere.
-func (w *walker) through(s *state, lo, hi byte, alone bool) (*state, error) {
-	class := w.t.rowOf(s).class
-	for b := range 256 {
-		if in := byte(b) >= lo && byte(b) <= hi; in && class[b] != class[lo] || !in && alone && class[b] != 0 {
-			return nil, nil
-		}
-	}
-	n, err := w.next(s, lo)
-	if n == dead {
-		n = nil
-	}
-	return n, err
+	return text, w.v.leavers(w.v.slice(text.Chars), text.Ends) <= maxLeavers, nil
 }
 
 // outside adds the tokens of the vocabulary whose bytes s can take.
@@ -662,9 +773,7 @@ func (w *walker) blankLoop(s *state, r *row) (*state, error) {
 
 // blank adds the tokens that begin with white space, of which n takes any.
 func (w *walker) blank(n *state) error {
-	for _, id := range w.v.blanks {
-		w.reached(id)
-	}
+	w.base = &w.v.blanks // outside of a run, nothing else is known
 	r, t := w.t.rowOf(n), &w.v.trie
 	for i, set := range r.live {
 		for ; set != 0; set &= set - 1 {
@@ -698,6 +807,11 @@ func (w *walker) open(s *state, text *Text) error {
 		return w.listed(s, text, i+1, w.v.trie.end[i], true)
 	}
 	o := w.v.opening(w.v.slice(text.Chars))
+	if o == nil {
+		t := &w.v.trie
+		i := t.first['"']
+		return w.subtree(t, s, i+1, t.end[i])
+	}
 	for _, l := range o.pure {
 		if text.Max >= 0 && int(l.chars) > text.Max {
 			break
@@ -724,6 +838,7 @@ func (w *walker) below(t *trie, s *state) error {
 func (w *walker) subtree(t *trie, s *state, i, end uint32) error {
 	type level struct {
 		s   *state
+		r   *row
 		end uint32
 	}
 	if i >= end {
@@ -731,30 +846,43 @@ func (w *walker) subtree(t *trie, s *state, i, end uint32) error {
 	}
 	var stack [far + 2]level
 	depth := 0
+	text, ends, ids := t.b, t.end[:len(t.b)], t.id[:len(t.b)]
+	r := w.t.rowOf(s)
 	for {
-		n, err := w.next(s, t.b[i])
-		if err != nil {
-			return err
+		b := text[i]
+		n := r.next[r.class[b]].Load()
+		if n == nil {
+			var err error
+			if n, err = w.next(s, b); err != nil {
+				return err
+			}
 		}
 		if n == dead {
-			i = t.end[i]
+			i = ends[i]
 		} else {
-			if id := t.id[i]; id >= 0 {
+			if id := ids[i]; id < 0 {
+			} else if w.leaves == nil {
+				w.add(id)
+			} else {
 				w.reached(id)
 			}
-			if i++; i < t.end[i-1] {
-				stack[depth] = level{s, end}
+			if below := ends[i]; i+1 < below {
+				stack[depth] = level{s, r, end}
 				depth++
-				s, end = n, t.end[i-1]
+				i, end, s = i+1, below, n
+				if r = n.row.Load(); r == nil {
+					r = w.t.rowOf(n)
+				}
 				continue
 			}
+			i++
 		}
 		for i >= end {
 			if depth == 0 {
 				return nil
 			}
 			depth--
-			s, end = stack[depth].s, stack[depth].end
+			s, r, end = stack[depth].s, stack[depth].r, stack[depth].end
 		}
 	}
 }
@@ -766,6 +894,7 @@ func (w *walker) next(s *state, b byte) (*state, error) {
 		}
 	}
 	n, work, err := w.t.step(s, b)
+	w.asked++
 	if w.work += work; w.work > maxMaskWork {
 		return nil, &LimitError{"mask work", maxMaskWork}
 	}

@@ -1,5 +1,7 @@
 package token
 
+import "strings"
+
 // A Source is an automaton over bytes. Its states are numbers from 1 on, small
 // enough to index a table; 0 is where no text goes on. From every other state
 // an accepting one can be reached.
@@ -50,6 +52,9 @@ type Text struct {
 	// them each byte of Ends leads to one state. Of others it is only known
 	// that the characters may follow.
 	Free bool
+	// Alike runs are told apart by how many characters they have alone: each
+	// character of the set leads from a state to the same one.
+	Alike bool
 	// Ends are the bytes that may stand behind the run, none of which begins a
 	// character of the set.
 	Ends string
@@ -66,9 +71,14 @@ type Text struct {
 // Chars is a set of characters as a JSON string spells them.
 type Chars struct {
 	ASCII   [2]uint64 // bytes below 0x80 that stand for themselves
-	Others  bool      // all characters from U+0080 on
+	Others  bool      // all characters from U+0080 on, but for Except
+	Except  string    // in the order of their codes, at most maxExcept
 	Escapes Escapes
 }
+
+// maxExcept is fewer than the characters that share all bytes but the last: so
+// whatever begins a character may go on to one of the set.
+const maxExcept = 63
 
 // Escapes is a set of spellings with a backslash.
 type Escapes uint16
@@ -117,9 +127,34 @@ type scan struct {
 	whole, clean bool
 }
 
+// behindLead is how many bytes a character needs behind its first one, of those
+// from 0xC2 to 0xF4, and what the next of them may be.
+func behindLead(b byte) (more int, lo, hi byte) {
+	switch {
+	case b < 0xE0:
+		return 1, 0x80, 0xBF
+	case b == 0xE0:
+		return 2, 0xA0, 0xBF
+	case b == 0xED:
+		return 2, 0x80, 0x9F
+	case b < 0xF0:
+		return 2, 0x80, 0xBF
+	case b == 0xF0:
+		return 3, 0x90, 0xBF
+	case b == 0xF4:
+		return 3, 0x80, 0x8F
+	}
+	return 3, 0x80, 0xBF
+}
+
 func (c *Chars) scan(b []byte) scan {
 	s := scan{}
 	for s.n < len(b) {
+		if x := b[s.n]; x < 0x80 && x != '\\' && c.ASCII[x>>6]>>(x&63)&1 == 1 {
+			s.n++
+			s.chars++
+			continue
+		}
 		n, cut := c.char(b[s.n:])
 		if n == 0 {
 			s.clean = true
@@ -151,24 +186,8 @@ func (c *Chars) char(b []byte) (n int, cut bool) {
 	case !c.Others || x < 0xC2 || x > 0xF4:
 		return 0, false
 	default:
-		n := 2
-		lo, hi := byte(0x80), byte(0xBF)
-		switch {
-		case x >= 0xF0:
-			n = 4
-			if x == 0xF0 {
-				lo = 0x90
-			} else if x == 0xF4 {
-				hi = 0x8F
-			}
-		case x >= 0xE0:
-			n = 3
-			if x == 0xE0 {
-				lo = 0xA0
-			} else if x == 0xED {
-				hi = 0x9F
-			}
-		}
+		more, lo, hi := behindLead(x)
+		n := 1 + more
 		for i := 1; i < n; i++ {
 			if i == len(b) {
 				return i, true
@@ -177,6 +196,9 @@ func (c *Chars) char(b []byte) (n int, cut bool) {
 				return -1, false
 			}
 			lo, hi = 0x80, 0xBF
+		}
+		if c.Except != "" && strings.Contains(c.Except, string(b[:n])) {
+			return 0, false
 		}
 		return n, false
 	}

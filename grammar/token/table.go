@@ -14,7 +14,7 @@ type table struct {
 
 	mu     sync.Mutex // guards src and all below, and the making of what a state holds
 	byID   []*state
-	masks  map[uint64][]*Mask // by content
+	masks  map[*Mask]struct{} // those of its states
 	shapes map[*[256]uint8]*shape
 	slab   []state
 	rows   []row
@@ -30,14 +30,15 @@ type state struct {
 	id        uint32
 	accepting bool
 	row       atomic.Pointer[row]
+	text      atomic.Pointer[Text] // nil: not asked yet
 	mask      atomic.Pointer[Mask]
 }
 
 // A row leads from bytes to states.
 type row struct {
 	*shape
-	next []atomic.Pointer[state] // by class; nil: not asked yet
-	text atomic.Pointer[Text]    // nil: not asked yet
+	next  []atomic.Pointer[state] // by class; nil: not asked yet
+	chars atomic.Pointer[chars]   // nil: not asked yet
 }
 
 // A shape sorts bytes into classes, see Source.
@@ -56,7 +57,7 @@ func (s *byteSet) add(b byte) { s[b>>6] |= 1 << (b & 63) }
 var dead = &state{}
 
 func newTable(src Source) (*table, error) {
-	t := &table{src: src, byID: make([]*state, 64), masks: map[uint64][]*Mask{}, shapes: map[*[256]uint8]*shape{}}
+	t := &table{src: src, byID: make([]*state, 64), masks: map[*Mask]struct{}{}, shapes: map[*[256]uint8]*shape{}}
 	id, err := src.Start()
 	if err != nil {
 		return nil, err
@@ -87,7 +88,7 @@ func (t *table) state(id uint32) *state {
 		t.slab = t.slab[1:]
 		s.id, s.accepting = id, t.src.Accepting(id)
 		t.byID[id] = s
-		t.kept += 48
+		t.kept += 56
 	}
 	return s
 }
@@ -134,7 +135,7 @@ func (t *table) look(s *state) *row {
 	r.shape = sh
 	r.next, t.slots = t.slots[:n:n], t.slots[n:]
 	r.next[0].Store(dead)
-	t.kept += 56 + 8*n
+	t.kept += 48 + 8*n
 	if s != dead { // which belongs to all tables
 		s.row.Store(r)
 	}
@@ -148,8 +149,7 @@ var noText = &Text{}
 
 // textOf is the run that s stands in; noText if none.
 func (t *table) textOf(s *state) *Text {
-	r := t.rowOf(s)
-	if x := r.text.Load(); x != nil {
+	if x := s.text.Load(); x != nil {
 		return x
 	}
 	if s == dead {
@@ -162,7 +162,7 @@ func (t *table) textOf(s *state) *Text {
 		x = &text
 		t.kept += 80
 	}
-	r.text.Store(x)
+	s.text.Store(x)
 	return x
 }
 
@@ -252,6 +252,13 @@ func (t *table) canonical(s *state) *state {
 	c := t.state(id)
 	t.account()
 	return c
+}
+
+// hold counts bytes that a walk found out for all.
+func (t *table) hold(bytes int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept += bytes
 }
 
 // account brings total up to date, now and then: a source may have to count.

@@ -5,8 +5,8 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"slices"
-	"strings"
 	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -28,11 +28,19 @@ type Vocabulary struct {
 	added []bool // by id
 
 	trie        trie
-	blanks      []int32       // tokens of nothing but JSON's white space
+	index       index
+	backslashed []int32       // tokens with a backslash
+	spelled     []int32       // those with \u before a quote, and plain characters but for escapes before that
+	blanks      bitmap        // tokens of nothing but JSON's white space
 	behindBlank [256][]uint32 // nodes of the trie behind white space only, by their byte
-	escapes     []escape
 
-	mu     sync.Mutex // guards slices and what they make when needed
+	escapes, quotedEscapes escapes // the latter with a quote before
+
+	leastLoop int // how many characters a loop must have, see minLoop
+
+	shelf shelf
+
+	mu     sync.Mutex // guards all below, and what slices make when needed
 	slices []*slice   // those in use first
 }
 
@@ -65,7 +73,7 @@ func NewVocabulary(tok *tokenizer.Tokenizer, ends ...int32) (*Vocabulary, error)
 	for _, a := range tok.Added() {
 		v.added[a.ID] = true
 	}
-	all := make([]entry, 0, v.size)
+	all := make([]keyed, 0, v.size)
 	var alone [256]bool
 	for id := range int32(v.size) {
 		if v.added[id] {
@@ -75,7 +83,7 @@ func NewVocabulary(tok *tokenizer.Tokenizer, ends ...int32) (*Vocabulary, error)
 		if !ok || len(b) > far {
 			continue
 		}
-		all = append(all, entry{b, id})
+		all = append(all, keyed{head(b), id})
 		if len(b) == 1 {
 			alone[b[0]] = true
 		}
@@ -91,13 +99,25 @@ func NewVocabulary(tok *tokenizer.Tokenizer, ends ...int32) (*Vocabulary, error)
 			return nil, fmt.Errorf("end of turn %d is not in vocabulary %q", id, tok.Name())
 		}
 	}
-	v.trie.build(sorted(all))
+	text := func(id int32) []byte {
+		b, _, _ := v.tok.Token(id)
+		return b
+	}
+	all = sorted(all, text)
+	v.trie.build(len(all), func(i int) ([]byte, int32) { return text(all[i].id), all[i].id })
 	v.spaces()
-	v.trie.each(v.escape)
+	v.index.build(&v.trie, v.size)
+	v.backslashes()
+	v.leastLoop = minLoop
+	digits := Chars{ASCII: [2]uint64{0x3FF << '0'}}
+	if of := v.index.whole(&digits); of.count() > manyDigits {
+		v.leastLoop = digits.plain()
+		v.leavers(v.slice(digits), blank+",.Ee]}") // what may follow in a number
+	}
 	for _, e := range []Escapes{EscapeShort | EscapeU, EscapeShort | EscapeU | EscapePairs | EscapeHalf} {
 		s := v.slice(withEscapes(AnyChar, e)) // what nearly every schema needs
-		v.behind(s, '"')
-		v.opening(s)
+		v.sortBehind(s, '"')
+		v.sortOpening(s)
 	}
 	return v, nil
 }
@@ -107,78 +127,101 @@ func withEscapes(c Chars, e Escapes) Chars {
 	return c
 }
 
-// An entry is a token, or part of one, on its way into a trie.
-type entry struct {
-	b  []byte
-	id int32
+// A keyed token is on its way into a trie.
+type keyed struct {
+	head uint64 // its first bytes
+	id   int32
 }
 
-// sorted orders tokens by bytes, those with the same the lowest id last.
-func sorted(all []entry) []entry {
-	type keyed struct {
-		head uint64 // the first eight bytes
-		at   int32
-	}
-	keys := make([]keyed, len(all))
-	var head [8]byte
-	for i, e := range all {
-		if len(e.b) >= 8 {
-			keys[i] = keyed{binary.BigEndian.Uint64(e.b), int32(i)}
-			continue
+// sorted orders tokens by bytes, those with the same the lowest id last: by
+// their first eight bytes one after another, then where these are equal. It
+// takes the place of all.
+func sorted(all []keyed, text func(id int32) []byte) []keyed {
+	var at [8][256]int32 // by place of a byte, from the last: how many there are, then where they go
+	for _, k := range all {
+		for i := range at {
+			at[i][k.head>>(8*i)&0xFF]++
 		}
-		clear(head[copy(head[:], e.b):])
-		keys[i] = keyed{binary.BigEndian.Uint64(head[:]), int32(i)}
 	}
-	slices.SortFunc(keys, func(x, y keyed) int {
-		if x.head != y.head {
-			return cmp.Compare(x.head, y.head)
+	other := make([]keyed, len(all))
+	for i := range at {
+		sum := int32(0)
+		for b, n := range at[i] {
+			at[i][b] = sum
+			sum += n
 		}
-		a, b := &all[x.at], &all[y.at]
-		return cmp.Or(bytes.Compare(a.b, b.b), cmp.Compare(b.id, a.id))
-	})
-	out := make([]entry, len(all))
-	for i, k := range keys {
-		out[i] = all[k.at]
+		for _, k := range all {
+			to := &at[i][k.head>>(8*i)&0xFF]
+			other[*to] = k
+			*to++
+		}
+		all, other = other, all
 	}
-	return out
+	for from := 0; from < len(all); {
+		end := from + 1
+		for end < len(all) && all[end].head == all[from].head {
+			end++
+		}
+		if end > from+1 {
+			slices.SortFunc(all[from:end], func(x, y keyed) int {
+				return cmp.Or(bytes.Compare(text(x.id), text(y.id)), cmp.Compare(y.id, x.id))
+			})
+		}
+		from = end
+	}
+	return all
 }
 
-// build takes tokens sorted by bytes. Of those with the same the last counts.
-func (t *trie) build(tokens []entry) {
+// head is the first eight bytes of b as a number, in the order of the bytes.
+func head(b []byte) uint64 {
+	if len(b) >= 8 {
+		return binary.BigEndian.Uint64(b)
+	}
+	n := uint64(0)
+	for _, c := range b {
+		n = n<<8 | uint64(c)
+	}
+	return n << (8 * (8 - len(b)) & 63)
+}
+
+// build takes n tokens sorted by bytes, of which token gives the text and what
+// id says of it. Of those with the same text the last counts.
+func (t *trie) build(n int, token func(i int) ([]byte, int32)) {
 	nodes := 0
+	same := make([]uint8, n) // bytes that a token shares with the one before
 	var prev []byte
-	for _, tk := range tokens {
-		nodes += len(tk.b) - shared(prev, tk.b)
-		prev = tk.b
+	for i := range n {
+		text, _ := token(i)
+		k := shared(prev, text)
+		same[i] = uint8(k)
+		nodes += len(text) - k
+		prev = text
 	}
-	t.b, t.end, t.id = make([]byte, 0, nodes), make([]uint32, nodes), make([]int32, nodes)
+	t.b, t.end, t.id = make([]byte, nodes), make([]uint32, nodes), make([]int32, nodes)
 	var open [far + 1]uint32 // nodes on the way to the last token
-	depth := 0
-	prev = nil
-	for _, tk := range tokens {
-		same := shared(prev, tk.b)
-		for depth > same {
-			depth--
-			t.end[open[depth]] = uint32(len(t.b))
+	depth, at := 0, 0
+	for i := range n {
+		text, id := token(i)
+		for ; depth > int(same[i]); depth-- {
+			t.end[open[depth-1]] = uint32(at)
 		}
-		for _, c := range tk.b[same:] {
-			open[depth] = uint32(len(t.b))
+		for _, c := range text[depth:] {
+			open[depth] = uint32(at)
 			depth++
-			t.id[len(t.b)] = -1
-			t.b = append(t.b, c)
+			t.b[at], t.id[at] = c, -1
+			at++
 		}
-		t.id[len(t.b)-1] = tk.id
-		prev = tk.b
+		t.id[at-1] = id
 	}
 	for _, n := range open[:depth] {
-		t.end[n] = uint32(len(t.b))
+		t.end[n] = uint32(at)
 	}
-	n := uint32(0)
+	first := uint32(0)
 	for c := range 257 {
-		for n < uint32(len(t.b)) && int(t.b[n]) < c {
-			n = t.end[n]
+		for first < uint32(len(t.b)) && int(t.b[first]) < c {
+			first = t.end[first]
 		}
-		t.first[c] = n
+		t.first[c] = first
 	}
 }
 
@@ -203,44 +246,45 @@ func (t *trie) child(b byte, at, end uint32) (uint32, bool) {
 
 func (t *trie) bytes() int { return 9*len(t.b) + 4*len(t.first) }
 
-// each calls f with every token of the trie in order.
-func (t *trie) each(f func(id int32, text []byte)) {
-	var text [far]byte
-	var ends [far]uint32
-	depth := 0
-	for i := range uint32(len(t.b)) {
-		for depth > 0 && ends[depth-1] <= i {
-			depth--
-		}
-		text[depth], ends[depth] = t.b[i], t.end[i]
-		depth++
-		if id := t.id[i]; id >= 0 {
-			f(id, text[:depth])
+// Escapes are the tokens that begin to spell characters of a string by their
+// codes: plain ones, a backslash, and maybe u and digits.
+type escapes struct {
+	short [256][]escape // by the first byte before the backslash, 0 if there is none
+	long  []int32       // whose code is whole, and maybe more follows
+}
+
+type escape struct {
+	id     int32
+	plain  string // before the backslash
+	digits string // of the code, in lower case
+}
+
+// backslashes finds the tokens with a backslash, and what they are to escapes.
+func (v *Vocabulary) backslashes() {
+	for i, set := range v.index.has['\\'] {
+		for ; set != 0; set &= set - 1 {
+			id := int32(i*64 + bits.TrailingZeros64(set))
+			text, _, _ := v.tok.Token(id)
+			v.backslashed = append(v.backslashed, id)
+			if u := bytes.Index(text, []byte(`\u`)); u >= 0 && bytes.IndexByte(text[u:], '"') > 0 {
+				v.spelled = append(v.spelled, id)
+			}
+			v.escape(id, text)
 		}
 	}
 }
 
-// An escape is a token that begins to spell characters of a string by their
-// codes: plain ones, a backslash, and maybe u and digits.
-type escape struct {
-	id     int32
-	quoted bool   // a quote comes first
-	plain  string // before the backslash
-	digits string // of the code, in lower case
-	long   bool   // the code is whole, and maybe more follows
-}
-
 func (v *Vocabulary) escape(id int32, text []byte) {
-	e := escape{id: id}
+	to := &v.escapes
 	if text[0] == '"' {
-		e.quoted = true
+		to = &v.quotedEscapes
 		text = text[1:]
 	}
 	at := bytes.IndexByte(text, '\\')
 	if at < 0 || !AnyChar.scan(text[:at]).whole {
 		return
 	}
-	e.plain = string(text[:at])
+	e := escape{id: id, plain: string(text[:at])}
 	if text = text[at+1:]; len(text) > 0 {
 		if text[0] != 'u' {
 			return
@@ -251,22 +295,51 @@ func (v *Vocabulary) escape(id int32, text []byte) {
 			if _, ok := hexDigit(b); !ok {
 				return
 			}
-			e.long = i == 3
+			if i == 3 {
+				to.long = append(to.long, id)
+				return
+			}
 		}
 	}
-	v.escapes = append(v.escapes, e)
+	first := byte(0)
+	if e.plain != "" {
+		first = e.plain[0]
+	}
+	to.short[first] = append(to.short[first], e)
 }
 
-// begins tells whether a word can be spelled so.
+// spell adds the tokens, not those of whole codes, with which the spelling of a
+// word can begin.
+func (es *escapes) spell(word string, add func(id int32)) {
+	if word == "" {
+		return
+	}
+	for _, list := range [...][]escape{es.short[0], es.short[word[0]]} {
+		for i := range list {
+			if e := &list[i]; e.begins(word) {
+				add(e.id)
+			}
+		}
+	}
+}
+
 func (e *escape) begins(word string) bool {
 	if len(e.plain) >= len(word) || word[:len(e.plain)] != e.plain {
 		return false
+	}
+	if e.digits == "" {
+		return true
 	}
 	r, _ := utf8.DecodeRuneInString(word[len(e.plain):])
 	if r > 0xFFFF {
 		r, _ = utf16.EncodeRune(r)
 	}
-	return e.digits == "" || strings.HasPrefix(fmt.Sprintf("%04x", r), e.digits)
+	for i := range len(e.digits) {
+		if d, _ := hexDigit(e.digits[i]); rune(d) != r>>(12-4*i)&15 {
+			return false
+		}
+	}
+	return true
 }
 
 const blank = "\t\n\r "
@@ -274,6 +347,7 @@ const blank = "\t\n\r "
 // spaces finds the tokens of white space and what stands behind it.
 func (v *Vocabulary) spaces() {
 	t := &v.trie
+	v.blanks = make(bitmap, v.Words())
 	var below func(i, end uint32)
 	below = func(i, end uint32) {
 		for ; i < end; i = t.end[i] {
@@ -282,7 +356,7 @@ func (v *Vocabulary) spaces() {
 				continue
 			}
 			if t.id[i] >= 0 {
-				v.blanks = append(v.blanks, t.id[i])
+				v.blanks.set(t.id[i])
 			}
 			below(i+1, t.end[i])
 		}
@@ -290,7 +364,7 @@ func (v *Vocabulary) spaces() {
 	for _, b := range []byte(blank) {
 		if i := t.first[b]; i < t.first[int(b)+1] {
 			if t.id[i] >= 0 {
-				v.blanks = append(v.blanks, t.id[i])
+				v.blanks.set(t.id[i])
 			}
 			below(i+1, t.end[i])
 		}
@@ -324,7 +398,7 @@ func (v *Vocabulary) Ends() []int32 { return slices.Clone(v.ends) }
 func (v *Vocabulary) MemoryBytes() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	n := v.trie.bytes() + len(v.added) + 4*len(v.blanks)
+	n := v.trie.bytes() + v.index.bytes() + len(v.added) + 8*len(v.blanks) + 4*len(v.backslashed) + 4*len(v.spelled) + v.shelf.bytes()
 	for _, at := range v.behindBlank {
 		n += 4 * len(at)
 	}

@@ -1,9 +1,12 @@
 package token
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -103,4 +106,30 @@ func BenchmarkVocabulary(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(v.MemoryBytes()), "B/vocabulary")
+}
+
+// TestSorted compares with a plain sort, on tokens that share beginnings, end
+// in zeros and come twice.
+func TestSorted(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 9))
+	texts := make([][]byte, 5000)
+	text := func(id int32) []byte { return texts[id] }
+	var all []keyed
+	for i := range texts {
+		b := make([]byte, 1+rng.IntN(12))
+		for k := range b {
+			b[k] = []byte{0, 1, 'a', 'b', 0xFF}[rng.IntN(1+min(4, 12-k))]
+		}
+		texts[i] = b
+		all = append(all, keyed{head(b), int32(i)})
+	}
+	want := slices.Clone(all)
+	slices.SortFunc(want, func(x, y keyed) int {
+		return cmp.Or(bytes.Compare(texts[x.id], texts[y.id]), cmp.Compare(y.id, x.id))
+	})
+	for i, k := range sorted(all, text) {
+		if k.id != want[i].id {
+			t.Fatalf("place %d holds %q, not %q", i, texts[k.id], texts[want[i].id])
+		}
+	}
 }

@@ -21,7 +21,8 @@ func (e *TypeError) Error() string {
 // Canonical reads one tool written as {"type":"function","function":{…}}, as a
 // bare function object, or as an MCP tool with inputSchema, and returns it in
 // canonical bytes. Unknown keys beside the function's name, description and
-// parameters are dropped. Errors: [*TypeError], or what is wrong in words.
+// parameters are dropped, but for what they say of its risk. Errors: [*TypeError],
+// or what is wrong in words.
 func Canonical(raw []byte, lim Limits) (retrieval.Tool, error) {
 	return canonical(raw, &lim, form{})
 }
@@ -83,6 +84,14 @@ func canonical(raw []byte, lim *Limits, f form) (retrieval.Tool, error) {
 	for key, v := range members(bare) {
 		take(key, v)
 	}
+	risk, err := declared(compact)
+	if risk == 0 && err == nil && function != nil {
+		risk, err = declared(function)
+	}
+	if err != nil && !f.nested { // of a client's own tool nothing depends on it
+		return t, err
+	}
+	t.Risk = uint8(risk)
 
 	if name == nil || name[0] != '"' {
 		return t, errors.New("no name")

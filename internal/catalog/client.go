@@ -57,8 +57,11 @@ type CacheStats struct {
 }
 
 // cacheKey is a client's list and the server's catalog it was merged with; the
-// latter is zero for none.
-type cacheKey struct{ client, server [sha256.Size]byte }
+// latter is zero for none. With rules, it is the catalog that they cut.
+type cacheKey struct {
+	client, server [sha256.Size]byte
+	rules          string
+}
 
 type cached struct {
 	key   cacheKey
@@ -105,19 +108,48 @@ func (c *Cache) Merged(raw []byte, server *Catalog) (*Catalog, error) {
 	if len(raw) == 0 {
 		return server, nil
 	}
-	return c.get(cacheKey{sha256.Sum256(raw), server.key}, func() (*Catalog, error) {
-		own, err := c.FromClient(raw)
+	return c.get(cacheKey{client: sha256.Sum256(raw), server: server.key}, func() (*Catalog, error) {
+		own, err := fromClient(raw, &c.lim)
 		if err != nil {
 			return nil, err
+		}
+		taken := make(map[string]bool, own.Len())
+		for i := range own.tools {
+			taken[own.tools[i].Name] = true
 		}
 		tools := make([]retrieval.Tool, 0, own.Len()+server.Len())
 		tools = append(tools, own.tools...)
 		for _, t := range server.tools {
-			if _, taken := own.index.Lookup(t.Name); !taken {
+			if !taken[t.Name] {
 				tools = append(tools, t)
 			}
 		}
-		return newCatalog("client + "+server.name, tools, own.Len())
+		return newCatalog("client + "+server.name, tools, own.Len(), server)
+	})
+}
+
+// Permitted returns the catalog of the tools that rules let through, c itself where
+// that is all of them.
+func (c *Cache) Permitted(whole *Catalog, rules *AccessRules) (*Catalog, error) {
+	if rules.All() {
+		return whole, nil
+	}
+	key := cacheKey{client: whole.key, rules: fmt.Sprintf("%d %s", whole.client, rules.key())}
+	return c.get(key, func() (*Catalog, error) {
+		var tools []retrieval.Tool
+		own := 0
+		for i, t := range whole.tools {
+			if rules.Permits(&t, i < whole.client) {
+				tools = append(tools, t)
+				if i < whole.client {
+					own++
+				}
+			}
+		}
+		if len(tools) == len(whole.tools) {
+			return whole, nil
+		}
+		return newCatalog(whole.name, tools, own, whole)
 	})
 }
 
@@ -137,7 +169,9 @@ func (c *Cache) get(key cacheKey, build func() (*Catalog, error)) (*Catalog, err
 	e.once.Do(func() {
 		e.err = errors.New("tools: the catalog was not built") // stays only if build panics
 		defer c.built(el, e)
-		e.c, e.err = build()
+		if e.c, e.err = build(); e.err == nil {
+			e.c.Index() // once, outside of the lock
+		}
 	})
 	return e.c, e.err
 }
@@ -149,11 +183,11 @@ func (c *Cache) built(el *list.Element, e *cached) {
 	if c.at[e.key] != el {
 		return
 	}
-	if e.err != nil || e.c.bytes > c.most {
+	if e.err != nil || e.c.Bytes() > c.most {
 		c.remove(el, e)
 		return
 	}
-	e.bytes = e.c.bytes
+	e.bytes = e.c.Bytes()
 	c.bytes += e.bytes
 	for last := c.order.Back(); c.bytes > c.most && last != nil; {
 		before := last.Prev()
@@ -197,7 +231,7 @@ func fromClient(raw []byte, lim *Limits) (*Catalog, error) {
 		seen[t.Name] = i
 		tools = append(tools, t)
 	}
-	c, err := newCatalog("client", tools, len(tools))
+	c, err := newCatalog("client", tools, len(tools), nil)
 	if err != nil {
 		return nil, &ClientError{Index: -1, Err: err}
 	}

@@ -69,7 +69,7 @@ func free(name string, taken func(string) bool) string {
 
 // renamed is t under another name.
 func renamed(t retrieval.Tool, name string) retrieval.Tool {
-	t.Name = name
+	t.Name, t.Given = name, t.Name
 	t.Raw, t.Schema = assemble(name, t.Description, t.Schema)
 	return t
 }

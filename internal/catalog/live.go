@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,12 +24,19 @@ type LiveConfig struct {
 	// demo, which belong to the operator, are not.
 	Pins *Pins
 	// Allow and Deny are patterns of tool names, with * and ?. A tool is served
-	// if one of Allow fits, or there is none, and none of Deny fits.
+	// if one of Allow fits, or there is none, and none of Deny fits. They go by the
+	// names that the sources give; Deny by those that two of one name get, too.
 	Allow, Deny []string
 	// Refresh is how often URLs and MCP servers are asked anew; 0 means 5
 	// minutes. Changes of files, and those that an MCP server announces, are
 	// taken up at once.
 	Refresh time.Duration
+	// IndexCache is a directory that keeps the graph of a large catalog between
+	// runs; "" for none.
+	IndexCache string
+	// GraphFrom is the number of tools from which on a graph finds the nearest; 0
+	// means [retrieval.GraphFrom].
+	GraphFrom int
 	// Report is called with what goes wrong and what changes, never at the same
 	// time; nil for nobody.
 	Report func(source string, what error)
@@ -45,6 +53,8 @@ type Live struct {
 	mu    sync.Mutex // guards parts, the making of now, and Report
 	parts []*Catalog // by source, screened; nil: nothing usable
 	own   *Pins      // of sources without cfg.Pins
+
+	grow chan struct{} // tells that the graph should follow; of one place
 }
 
 const (
@@ -57,21 +67,20 @@ const (
 // can't be loaded at first, a [*FileError]; later it keeps the tools that it
 // had.
 func Open(ctx context.Context, cfg LiveConfig) (*Live, error) {
-	for _, list := range [][]string{cfg.Allow, cfg.Deny} {
-		for _, p := range list {
-			if _, err := path.Match(p, ""); err != nil {
-				return nil, fmt.Errorf("pattern %q: %w", p, err)
-			}
-		}
+	if err := checkPatterns(slices.Concat(cfg.Allow, cfg.Deny)); err != nil {
+		return nil, err
 	}
 	if cfg.Refresh <= 0 {
 		cfg.Refresh = defaultRefresh
+	}
+	if cfg.GraphFrom <= 0 {
+		cfg.GraphFrom = retrieval.GraphFrom
 	}
 	own, err := OpenPins("")
 	if err != nil {
 		return nil, err
 	}
-	l := &Live{cfg: cfg, parts: make([]*Catalog, len(cfg.Sources)), own: own}
+	l := &Live{cfg: cfg, parts: make([]*Catalog, len(cfg.Sources)), own: own, grow: make(chan struct{}, 1)}
 	run, stop := context.WithCancel(context.Background())
 	l.stop = stop
 	follows := make([]*follow, len(cfg.Sources))
@@ -94,6 +103,7 @@ func Open(ctx context.Context, cfg LiveConfig) (*Live, error) {
 		}
 		return nil, err
 	}
+	l.wg.Go(func() { l.keepGraph(run) })
 	for _, f := range follows {
 		if f.s.Live() {
 			l.wg.Go(func() { f.run(run) })
@@ -121,7 +131,7 @@ func (l *Live) set(at int, c *Catalog, problems []Problem) error {
 	}
 	tools := make([]retrieval.Tool, 0, c.Len())
 	for _, t := range c.tools {
-		if l.allowed(t.Name) {
+		if fits(l.cfg.Allow, l.cfg.Deny, t.Name) {
 			tools = append(tools, t)
 		}
 	}
@@ -151,16 +161,22 @@ func (l *Live) set(at int, c *Catalog, problems []Problem) error {
 	return nil
 }
 
-func (l *Live) allowed(name string) bool {
-	fits := func(list []string) bool {
-		for _, p := range list {
-			if ok, _ := path.Match(p, name); ok {
-				return true
-			}
+func checkPatterns(list []string) error {
+	for _, p := range list {
+		if _, err := path.Match(p, ""); err != nil {
+			return fmt.Errorf("pattern %q: %w", p, err)
 		}
-		return false
 	}
-	return (len(l.cfg.Allow) == 0 || fits(l.cfg.Allow)) && !fits(l.cfg.Deny)
+	return nil
+}
+
+// fits says whether allow, or nothing where it is empty, lets a name through, and
+// deny does not hold it.
+func fits(allow, deny []string, name string) bool {
+	one := func(list []string) bool {
+		return slices.ContainsFunc(list, func(p string) bool { ok, _ := path.Match(p, name); return ok })
+	}
+	return (len(allow) == 0 || one(allow)) && !one(deny)
 }
 
 // join makes one catalog of all parts.
@@ -174,13 +190,35 @@ func (l *Live) join() error {
 		}
 	}
 	c, err := Join(list...)
+	if err == nil && c != nil {
+		c, err = c.without(l.cfg.Deny) // names that tools got here, too
+	}
 	if err != nil {
 		return err
 	}
 	if old := l.now.Load(); c != nil && (old == nil || old.key != c.key) {
+		if old != nil {
+			c = c.named(c.name)
+			c.indexLike(old)
+		}
+		c.Index()
 		l.now.Store(c)
+		select {
+		case l.grow <- struct{}{}:
+		default:
+		}
 	}
 	return nil
+}
+
+// without is c without the tools that one of these patterns fits, c itself where
+// none does.
+func (c *Catalog) without(deny []string) (*Catalog, error) {
+	denied := func(t retrieval.Tool) bool { return !fits(nil, deny, t.Name) }
+	if len(deny) == 0 || !slices.ContainsFunc(c.tools, denied) {
+		return c, nil
+	}
+	return New(c.name, slices.DeleteFunc(slices.Clone(c.tools), denied))
 }
 
 // say reports; l.mu is held.

@@ -92,6 +92,21 @@ func TestLiveFiles(t *testing.T) {
 	until(t, "four", func() bool { return sortedNames(l.Catalog()) == "four one three two" })
 }
 
+// TestLiveDeny: a tool is denied by its source's name for it, and by the one that it
+// has here.
+func TestLiveDeny(t *testing.T) {
+	one := write(t, t.TempDir(), "one.json", `[{"name":"search"},{"name":"drop"}]`)
+	two := write(t, t.TempDir(), "two.json", `[{"name":"search"},{"name":"drop"},{"name":"other"}]`)
+	l, err := Open(t.Context(), LiveConfig{Sources: []Source{source(t, "one="+one), source(t, "two="+two)}, Deny: []string{"drop", "two__s*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if got := sortedNames(l.Catalog()); got != "one__search other" {
+		t.Errorf("served: %s", got)
+	}
+}
+
 func TestLiveMCP(t *testing.T) {
 	server := toyServer(2, 0)
 	var r reports

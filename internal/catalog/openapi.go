@@ -130,14 +130,12 @@ func (d *description) at(ref *jsontext.Value) (*jsontext.Value, error) {
 	return v, nil
 }
 
-var pointerToken = strings.NewReplacer("~1", "/", "~0", "~")
-
 // unescapePointer reads a token of a JSON pointer in a URI (RFC 6901, section 6).
 func unescapePointer(tok string) string {
 	if plain, err := url.PathUnescape(tok); err == nil {
 		tok = plain
 	}
-	return pointerToken.Replace(tok)
+	return jsontext.UnescapePointer(tok)
 }
 
 func stringOf(v *jsontext.Value) string {
@@ -179,9 +177,11 @@ func (d *description) operation(method, path string, item, op *jsontext.Value) (
 	if err != nil {
 		return nil, err
 	}
-	return obj(jsontext.Member{Key: "name", Val: str(toolName(name, DefaultLimits.NameBytes))},
+	return obj(append(riskMember(item, op),
+		jsontext.Member{Key: "name", Val: str(toolName(name, DefaultLimits.NameBytes))},
 		jsontext.Member{Key: "description", Val: str(about)},
-		jsontext.Member{Key: "parameters", Val: params}), nil
+		jsontext.Member{Key: "parameters", Val: params},
+		jsontext.Member{Key: methodKey, Val: str(method)})...), nil
 }
 
 type parameter struct {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 )
 
 // Pins remember each tool of each source as it was approved: name, description
-// and schema, in canonical bytes. A tool that a source changes is held back
+// and schema, in canonical bytes, and the risk that it declares. A tool that a source changes is held back
 // until somebody approves the change, since a description is text that a model
 // obeys. What a source adds is pinned as it comes. Pins are safe for
 // concurrent use.
@@ -103,9 +104,9 @@ func (p *Pins) diff(source string, tools []retrieval.Tool) []Change {
 		before, known := was[t.Name]
 		switch {
 		case !known:
-			out = append(out, Change{source, t.Name, Added, nil, t.Raw})
-		case !bytes.Equal(before, t.Raw):
-			out = append(out, Change{source, t.Name, Changed, before, t.Raw})
+			out = append(out, Change{source, t.Name, Added, nil, WithRisk(t)})
+		case changed(before, t):
+			out = append(out, Change{source, t.Name, Changed, before, WithRisk(t)})
 		}
 	}
 	for name, before := range was {
@@ -115,6 +116,27 @@ func (p *Pins) diff(source string, tools []retrieval.Tool) []Change {
 	}
 	slices.SortFunc(out, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
 	return out
+}
+
+// WithRisk is a tool as files keep it: its canonical bytes, and behind them the
+// class of risk that it declares, which reading them gives back.
+func WithRisk(t *retrieval.Tool) json.RawMessage {
+	if t.Risk == 0 {
+		return t.Raw
+	}
+	return slices.Concat(t.Raw[:len(t.Raw)-1], []byte(`,"x-risk":"`+Risk(t.Risk).String()+`"}`))
+}
+
+// changed says whether a tool is not what was approved. A class that is declared
+// where none was is a change if it is below what the name says: otherwise nothing
+// is allowed that was not before.
+func changed(before json.RawMessage, t *retrieval.Tool) bool {
+	if bytes.Equal(before, WithRisk(t)) {
+		return false
+	}
+	silent := *t
+	silent.Risk = 0
+	return !bytes.Equal(before, t.Raw) || RiskOf(t) < RiskOf(&silent)
 }
 
 // Screen pins what the source adds and returns the tools that may be served,
@@ -132,12 +154,12 @@ func (p *Pins) Screen(source string, tools []retrieval.Tool) (served []retrieval
 	added := false
 	for _, t := range tools {
 		before, known := at[t.Name]
-		if known && !bytes.Equal(before, t.Raw) {
+		if known && changed(before, &t) {
 			held = append(held, Problem{File: source, Name: t.Name, Reason: "changed since it was approved; see `sidecar catalog diff`, then `sidecar catalog approve`"})
 			continue
 		}
 		if !known {
-			at[t.Name], added = t.Raw, true
+			at[t.Name], added = WithRisk(&t), true
 		}
 		served = append(served, t)
 	}
@@ -184,12 +206,20 @@ func (p *Pins) save() error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(p.path), filepath.Base(p.path)+".*")
+	return replaceFile(p.path, func(w io.Writer) error {
+		_, err := w.Write(append(raw, '\n'))
+		return err
+	})
+}
+
+// replaceFile writes a file in one step: readers see the old one or the new one.
+func replaceFile(path string, write func(io.Writer) error) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(tmp.Name())
-	if _, err = tmp.Write(append(raw, '\n')); err == nil {
+	if err = write(tmp); err == nil {
 		err = tmp.Sync()
 	}
 	if e := tmp.Close(); err == nil {
@@ -198,5 +228,5 @@ func (p *Pins) save() error {
 	if err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), p.path)
+	return os.Rename(tmp.Name(), path)
 }

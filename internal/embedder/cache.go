@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 )
 
@@ -24,8 +25,9 @@ import (
 //	  4 d bytes  the vector, float32
 //	  4 bytes    CRC-32 (IEEE) of the record so far
 //
-// A record that is cut short or whose sum is wrong ends the file: it and what
-// follows is cut off and asked for again.
+// A record that is cut short or whose sum is wrong ends the file, and so does one of
+// other dimensions than the first: it and what follows is cut off and asked for
+// again. Several processes may append to a file.
 const cacheMagic = "EMBVEC1\n"
 
 // maxCached bounds the vectors kept; those after are not remembered. 200,000 of
@@ -38,6 +40,7 @@ const maxCachedDim = 1 << 16
 type cache struct {
 	mu   sync.Mutex // guards all below
 	have map[[sha256.Size]byte][]float32
+	dim  int      // of all vectors; 0 before the first
 	file *os.File // nil without a folder
 }
 
@@ -52,7 +55,7 @@ func openCache(dir, maker string) (*cache, error) {
 		return nil, err
 	}
 	name := sha256.Sum256([]byte(maker))
-	f, err := os.OpenFile(filepath.Join(dir, hex.EncodeToString(name[:8])+".vectors"), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, hex.EncodeToString(name[:8])+".vectors"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -61,11 +64,7 @@ func openCache(dir, maker string) (*cache, error) {
 		err = f.Truncate(end)
 	}
 	if err == nil && end == 0 {
-		_, err = f.WriteAt([]byte(cacheMagic), 0)
-		end = int64(len(cacheMagic))
-	}
-	if err == nil {
-		_, err = f.Seek(end, io.SeekStart)
+		_, err = f.WriteString(cacheMagic)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cache of vectors: %w", err), f.Close())
@@ -87,9 +86,10 @@ func (c *cache) read(f *os.File) (end int64, err error) {
 	for at+sha256.Size+4 <= len(raw) {
 		dim := int(binary.LittleEndian.Uint32(raw[at+sha256.Size:]))
 		size := sha256.Size + 4 + 4*dim
-		if dim > maxCachedDim || at+size+4 > len(raw) || crc32.ChecksumIEEE(raw[at:at+size]) != binary.LittleEndian.Uint32(raw[at+size:]) {
+		if dim > maxCachedDim || c.dim > 0 && dim != c.dim || at+size+4 > len(raw) || crc32.ChecksumIEEE(raw[at:at+size]) != binary.LittleEndian.Uint32(raw[at+size:]) {
 			break
 		}
+		c.dim = dim
 		v := make([]float32, dim)
 		for i := range v {
 			v[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[at+sha256.Size+4+4*i:]))
@@ -109,16 +109,24 @@ func (c *cache) get(text string) ([]float32, bool) {
 	return v, ok
 }
 
-// put remembers the vectors of texts.
+// put remembers the vectors of texts, but for those that point nowhere, which the
+// server may mend. Vectors of other dimensions than those before are an error: they
+// can't be compared with them.
 func (c *cache) put(texts []string, vectors [][]float32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, v := range vectors {
+		if c.dim > 0 && len(v) != c.dim {
+			return fmt.Errorf("embeddings: vectors of %d dimensions, where those before had %d; if the model is another now, name another folder for the cache, and start anew", len(v), c.dim)
+		}
+	}
 	var out []byte
 	for i, t := range texts {
 		key := sha256.Sum256([]byte(t))
-		if _, ok := c.have[key]; ok || len(c.have) >= maxCached {
+		if _, ok := c.have[key]; ok || len(c.have) >= maxCached || !slices.ContainsFunc(vectors[i], func(x float32) bool { return x != 0 }) {
 			continue
 		}
+		c.dim = len(vectors[i])
 		c.have[key] = vectors[i]
 		start := len(out)
 		out = append(out, key[:]...)

@@ -188,13 +188,7 @@ func TestCacheOnDisk(t *testing.T) {
 	server := &toy{}
 	s := httptest.NewServer(server)
 	defer s.Close()
-	open := func() *Client {
-		c, err := New(Config{URL: s.URL + "/v1", Model: "m", Dir: dir, HTTP: s.Client()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
+	open := func() *Client { return clientOn(t, s, dir) }
 	embed := func(texts ...string) {
 		t.Helper()
 		c := open()
@@ -238,4 +232,68 @@ func TestCacheOnDisk(t *testing.T) {
 			t.Fatalf("byte %d: the file is not whole again", at)
 		}
 	}
+}
+
+// TestCacheKeepsOneSpace: a vector that points nowhere is asked for again, and one of
+// other dimensions is an error that spoils nothing.
+func TestCacheKeepsOneSpace(t *testing.T) {
+	reply := "[0,0]"
+	n := 0
+	c := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n++
+		fmt.Fprintf(w, `{"data":[{"index":0,"embedding":%s}]}`, reply)
+	}), func(cfg *Config) { cfg.Dir = t.TempDir() })
+	for _, x := range []struct {
+		text, reply string
+		requests    int
+		err         string
+	}{
+		{"a", "[0,0]", 1, ""}, {"a", "[0,1]", 2, ""}, {"a", "[0,0]", 2, ""},
+		{"b", "[1,0,0]", 3, "3 dimensions, where those before had 2"}, {"b", "[1,0]", 4, ""}, {"b", "[1,0,0]", 4, ""},
+	} {
+		reply = x.reply
+		_, err := c.Embed(t.Context(), []string{x.text})
+		if n != x.requests || (err == nil) != (x.err == "") || err != nil && !strings.Contains(err.Error(), x.err) {
+			t.Errorf("%s as %s: %d requests, want %d; error %v, want %q", x.text, x.reply, n, x.requests, err, x.err)
+		}
+	}
+}
+
+// TestCacheOfTwo: two processes lose nothing of what each appends to one file.
+func TestCacheOfTwo(t *testing.T) {
+	dir := t.TempDir()
+	server := &toy{}
+	s := httptest.NewServer(server)
+	defer s.Close()
+	open := func() *Client { return clientOn(t, s, dir) }
+	one, two := open(), open()
+	var texts []string
+	for i := range 10 {
+		text := strings.Repeat("x", i+1)
+		texts = append(texts, text)
+		if _, err := []*Client{one, two}[i%2].Embed(t.Context(), []string{text}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(one.Close(), two.Close()); err != nil {
+		t.Fatal(err)
+	}
+	before := server.requests()
+	three := open()
+	defer three.Close()
+	got, err := three.Embed(t.Context(), texts)
+	if err != nil || server.requests() != before {
+		t.Errorf("%d texts were asked for again, %v", server.requests()-before, err)
+	}
+	check(t, got, texts...)
+}
+
+// clientOn is a client of s that keeps vectors in dir.
+func clientOn(t *testing.T, s *httptest.Server, dir string) *Client {
+	t.Helper()
+	c, err := New(Config{URL: s.URL + "/v1", Model: "m", Dir: dir, HTTP: s.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

@@ -31,8 +31,17 @@ func (i *Info) Missing() []Missing {
 	if i.BlockSize == 0 {
 		add("block size", "how much of a prompt should be cached can't be worked out", flag("without --disable-log-stats, so that /metrics has vllm:cache_config_info", "of a version whose /server_info has page_size"))
 	}
-	if i.Kind == SGLang && !i.Metrics {
-		add("metrics", "load and cache can't be watched", flag("", "--enable-metrics"))
+	if !i.Metrics {
+		const why = "load and cache can't be watched"
+		switch i.Kind {
+		case SGLang:
+			add("metrics", why, flag("", "--enable-metrics"))
+		case LlamaCpp:
+			add("metrics", why, "llama-server --metrics")
+		}
+	}
+	if i.Kind == LlamaCpp && !i.GBNF {
+		add("grammars", "calls are checked, but not held to their schemas: "+i.TagReason, "of another version: none turns them on")
 	}
 	if !i.StructuralTag && (i.Kind == VLLM || i.Kind == SGLang) {
 		add("structural tags", "calls are checked, but not held to their schemas: "+i.TagReason, flag(`--structured-outputs-config '{"backend":"xgrammar"}'`, "--grammar-backend xgrammar"))

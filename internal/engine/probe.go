@@ -46,13 +46,22 @@ type Info struct {
 	// probe conversation. Otherwise its counts are estimates.
 	TokenizerExact bool
 	// StructuralTag says that the engine takes xgrammar's structural tag with the
-	// whitespace bound; otherwise TagReason says what it answered.
+	// whitespace bound.
 	StructuralTag bool
-	TagReason     string
+	// GBNF says that the engine holds a reply to a grammar of llama.cpp.
+	GBNF bool
+	// LegacyTag says that it takes the older form, of structures and triggers,
+	// though not the newer: a guidance backend.
+	LegacyTag bool
+	// TagReason says why it takes no StructuralTag or GBNF.
+	TagReason string
 	// TokenIn is how prompts are sent as ids; "" when they can't be, for
 	// TokenInReason.
 	TokenIn       Transport
 	TokenInReason string
+	// Thinking are the values of the template's enable_thinking under which its
+	// framing is known too.
+	Thinking []bool
 	// CachedTokens says that the engine reports how much of a prompt it found
 	// cached.
 	CachedTokens bool
@@ -62,8 +71,14 @@ type Info struct {
 	Metrics bool
 	// CacheSize is the capacity of the prefix cache in tokens; 0 when not told.
 	CacheSize int
+	// Slots is how many conversations a llama-server serves at a time, each with a
+	// cache of its own; 0 for other engines.
+	Slots int
 	// Reasoning says that the engine splits reasoning off the text.
 	Reasoning bool
+	// Started is when the engine's process began, in seconds since 1970; 0 when it
+	// does not tell.
+	Started float64
 }
 
 // XGrammar is the version of xgrammar that this engine ships with, "" when it is
@@ -107,6 +122,44 @@ const maxAnswer = 8 << 20
 // it sends the first structural tag, which also pins vLLM's backend "auto" to
 // xgrammar before any traffic could pin it to another.
 func (p *Prober) Probe(ctx context.Context) (*Info, error) {
+	info, err := p.identify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.family(ctx, info); err != nil {
+		return nil, err
+	}
+	if err := p.tag(ctx, info); err != nil {
+		return nil, err
+	}
+	if p.Text {
+		info.TokenInReason = "not asked"
+	} else if err := p.tokenIn(ctx, info); err != nil {
+		return nil, err
+	}
+	return info, nil
+}
+
+// Same asks whether the engine is still the one of an earlier probe: its kind,
+// version, models, cache and, where it tells, the start of its process. That takes
+// three or four small requests and generates nothing. An error says nothing about
+// the engine.
+func (p *Prober) Same(ctx context.Context, info *Info) (bool, error) {
+	now, err := p.identify(ctx)
+	if err != nil {
+		return false, err
+	}
+	if info.Metrics && !now.Metrics {
+		return false, errNoMetrics
+	}
+	return now.Kind == info.Kind && now.Version == info.Version && slices.Equal(now.Models, info.Models) && now.Started == info.Started &&
+		now.BlockSize == info.BlockSize && now.CacheSize == info.CacheSize && now.CacheOff == info.CacheOff && now.Slots == info.Slots, nil
+}
+
+var errNoMetrics = errors.New("/metrics, which was there, does not answer")
+
+// identify finds out which engine it is, without having it render or generate.
+func (p *Prober) identify(ctx context.Context) (*Info, error) {
 	info := &Info{Kind: Unknown}
 	var models struct {
 		Data []struct {
@@ -128,21 +181,7 @@ func (p *Prober) Probe(ctx context.Context) (*Info, error) {
 	for _, m := range models.Data {
 		info.Models = append(info.Models, Model{m.ID, m.Context})
 	}
-	if err := p.kind(ctx, info, models.Data[0].OwnedBy); err != nil {
-		return nil, err
-	}
-	if err := p.family(ctx, info); err != nil {
-		return nil, err
-	}
-	if err := p.tag(ctx, info); err != nil {
-		return nil, err
-	}
-	if p.Text {
-		info.TokenInReason = "not asked"
-	} else if err := p.tokenIn(ctx, info); err != nil {
-		return nil, err
-	}
-	return info, nil
+	return info, p.kind(ctx, info, models.Data[0].OwnedBy)
 }
 
 // kind tells the engines apart by the routes that only they have.
@@ -176,13 +215,7 @@ func (p *Prober) kind(ctx context.Context, info *Info, ownedBy string) error {
 			return err
 		}
 	}
-	var props struct {
-		Build string `json:"build_info"`
-	}
-	switch err := p.get(ctx, "/props", &props); {
-	case err == nil:
-		info.Kind, info.Version, info.BlockSize = LlamaCpp, props.Build, 1
-	case passing(err):
+	if err := p.llamaProps(ctx, info); passing(err) {
 		return err
 	}
 	return ctx.Err()
@@ -208,36 +241,36 @@ func passing(err error) bool {
 	return !errors.As(err, &other) && !errors.As(err, &syntax) && !errors.As(err, &kind) && !errors.Is(err, errNoIDs)
 }
 
-// vllmCache reads what vllm:cache_config_info tells.
+// vllmCache reads what vllm:cache_config_info tells, and when the process began.
 func (p *Prober) vllmCache(ctx context.Context, info *Info) {
-	for _, labels := range p.labels(ctx, "vllm:cache_config_info") {
+	raw, err := p.do(ctx, http.MethodGet, "/metrics", nil)
+	if err != nil {
+		return
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(raw))
+	if err != nil {
+		return
+	}
+	// Several processes that serve one address tell of their counters alone.
+	for _, name := range []string{"process_start_time_seconds", "vllm:prompt_tokens_created"} {
+		for _, m := range families[name].GetMetric() {
+			info.Started = max(info.Started, m.GetGauge().GetValue())
+		}
+		if info.Started > 0 {
+			break
+		}
+	}
+	for _, m := range families["vllm:cache_config_info"].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
 		info.Metrics = true
 		info.BlockSize, _ = strconv.Atoi(labels["block_size"]) // "None" means not told
 		info.CacheSize, _ = strconv.Atoi(labels["kv_cache_size_tokens"])
 		info.CacheOff = labels["enable_prefix_caching"] == "False"
 	}
-}
-
-// labels are those of each sample of a metric; none when there is no such metric.
-func (p *Prober) labels(ctx context.Context, metric string) []map[string]string {
-	raw, err := p.do(ctx, http.MethodGet, "/metrics", nil)
-	if err != nil {
-		return nil
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(raw))
-	if err != nil {
-		return nil
-	}
-	var all []map[string]string
-	for _, m := range families[metric].GetMetric() {
-		labels := map[string]string{}
-		for _, l := range m.GetLabel() {
-			labels[l.GetName()] = l.GetValue()
-		}
-		all = append(all, labels)
-	}
-	return all
 }
 
 // probeConversation is a conversation as the sidecar lays it out: tools text in
@@ -266,7 +299,7 @@ func (p *Prober) family(ctx context.Context, info *Info) error {
 		}
 		info.Family = f
 	}
-	ids, text, err := p.render(ctx, info.Models[0].ID, false)
+	ids, text, err := p.render(ctx, info, false)
 	if err != nil {
 		if passing(err) {
 			return err
@@ -285,7 +318,7 @@ func (p *Prober) family(ctx context.Context, info *Info) error {
 		}
 		return nil
 	}
-	withTools, shown, err := p.render(ctx, info.Models[0].ID, true)
+	withTools, shown, err := p.render(ctx, info, true)
 	if err != nil {
 		if passing(err) {
 			return err
@@ -353,38 +386,35 @@ var probeTool = json.RawMessage(`{"type":"function","function":{"name":"probe","
 var errNoIDs = errors.New("/tokenize gives no ids")
 
 // render gives the engine's ids and text of the probe conversation.
-func (p *Prober) render(ctx context.Context, modelID string, tools bool) ([]int32, string, error) {
+func (p *Prober) render(ctx context.Context, info *Info, tools bool) ([]int32, string, error) {
 	var shown json.RawMessage
 	if tools {
 		shown = slices.Concat([]byte("["), probeTool, []byte("]"))
 	}
-	ids, err := p.tokens(ctx, modelID, probeConversation, shown)
+	ids, err := p.tokens(ctx, info.Kind, info.Models[0].ID, probeConversation, shown, Switches{})
 	if err != nil {
 		return nil, "", err
 	}
+	text, err := p.detokenize(ctx, info.Models[0].ID, ids)
+	return ids, text, err
+}
+
+// detokenize is the text of ids, control tokens included.
+func (p *Prober) detokenize(ctx context.Context, modelID string, ids []int32) (string, error) {
 	var text struct {
-		Prompt string `json:"prompt"`
-		Text   string `json:"text"` // SGLang
+		Prompt  string `json:"prompt"`
+		Text    string `json:"text"`    // SGLang
+		Content string `json:"content"` // llama.cpp
 	}
-	if err := p.post(ctx, "/detokenize", map[string]any{"model": modelID, "tokens": ids, "skip_special_tokens": false}, &text); err != nil {
-		return nil, "", err
-	}
-	return ids, text.Prompt + text.Text, nil
+	err := p.post(ctx, "/detokenize", map[string]any{"model": modelID, "tokens": ids, "skip_special_tokens": false}, &text)
+	return text.Prompt + text.Text + text.Content, err
 }
 
 // tokens are the engine's ids of a conversation.
-func (p *Prober) tokens(ctx context.Context, modelID string, conversation []wire.Message, tools json.RawMessage) ([]int32, error) {
-	type message struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
-	msgs := make([]message, len(conversation))
-	for i, m := range conversation {
-		msgs[i] = message{m.Role, m.Content}
-	}
-	body := map[string]any{"model": modelID, "messages": msgs, "add_generation_prompt": true}
-	if tools != nil {
-		body["tools"] = tools
+func (p *Prober) tokens(ctx context.Context, kind Kind, modelID string, conversation []wire.Message, tools json.RawMessage, with Switches) ([]int32, error) {
+	body := conversationBody(modelID, conversation, tools, with.arguments(kind))
+	if kind == LlamaCpp {
+		return p.llamaTokens(ctx, modelID, body)
 	}
 	var tok struct {
 		Tokens []int32 `json:"tokens"`
@@ -398,29 +428,65 @@ func (p *Prober) tokens(ctx context.Context, modelID string, conversation []wire
 	return tok.Tokens, nil
 }
 
-// tag sends one small structural tag.
+// conversationBody is the body of a request that renders a conversation, with the
+// variables of its template.
+func conversationBody(modelID string, conversation []wire.Message, tools json.RawMessage, template map[string]any) map[string]any {
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+		CallID  string `json:"tool_call_id,omitempty"`
+	}
+	msgs := make([]message, len(conversation))
+	for i, m := range conversation {
+		msgs[i] = message{Role: m.Role, Content: m.Content}
+		if m.Role == "tool" {
+			msgs[i].CallID = "call" // the text of calls holds no ids
+		}
+	}
+	body := map[string]any{"model": modelID, "messages": msgs, "add_generation_prompt": true}
+	if tools != nil {
+		body["tools"] = tools
+	}
+	if len(template) > 0 {
+		body["chat_template_kwargs"] = template
+	}
+	return body
+}
+
+// tag sends one small constraint.
 func (p *Prober) tag(ctx context.Context, info *Info) error {
-	if info.Kind == LlamaCpp || info.Kind == Unknown {
+	switch info.Kind {
+	case LlamaCpp:
+		return p.gbnf(ctx, info)
+	case Unknown:
 		info.TagReason = "this engine has no structural tags"
 		return nil
 	}
-	body := map[string]any{
-		"model":      info.Models[0].ID,
-		"messages":   []map[string]string{{"role": "user", "content": "Say ok."}},
-		"max_tokens": 1, "temperature": 0,
-		"response_format": json.RawMessage(`{"type":"structural_tag","format":{"type":"tag","begin":"ok ","content":{"type":"json_schema","json_schema":{"type":"boolean"},"max_whitespace_cnt":1},"end":""}}`),
+	ask := func(format string) (*usage, error) {
+		var reply struct {
+			Usage *usage `json:"usage"`
+		}
+		err := p.post(ctx, "/v1/chat/completions", map[string]any{
+			"model": info.Models[0].ID, "messages": []map[string]string{{"role": "user", "content": "Say ok."}},
+			"max_tokens": 1, "temperature": 0, "response_format": json.RawMessage(format),
+		}, &reply)
+		return reply.Usage, err
 	}
-	var reply struct {
-		Usage *usage `json:"usage"`
-	}
-	err := p.post(ctx, "/v1/chat/completions", body, &reply)
+	usage, err := ask(`{"type":"structural_tag","format":{"type":"tag","begin":"ok ","content":{"type":"json_schema","json_schema":{"type":"boolean"},"max_whitespace_cnt":1},"end":""}}`)
 	switch {
 	case passing(err):
 		return err
-	case err != nil:
-		info.TagReason = err.Error()
-	default:
-		info.StructuralTag, info.CachedTokens = true, reply.Usage.tellsCached()
+	case err == nil:
+		info.StructuralTag, info.CachedTokens = true, usage.tellsCached()
+		return nil
+	}
+	info.TagReason = err.Error()
+	usage, err = ask(`{"type":"structural_tag","structures":[{"begin":"ok ","schema":{"type":"boolean"},"end":"!"}],"triggers":["ok"]}`)
+	switch {
+	case passing(err):
+		return err
+	case err == nil:
+		info.LegacyTag, info.CachedTokens = true, usage.tellsCached()
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -67,12 +68,6 @@ func (f fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		fmt.Fprint(w, `{"version":"0.5.23","page_size":1}`)
-	case "/props":
-		if f.kind != LlamaCpp {
-			http.NotFound(w, r)
-			return
-		}
-		fmt.Fprint(w, `{"build_info":"b1"}`)
 	case "/tokenize":
 		if f.untoken {
 			http.NotFound(w, r)
@@ -101,7 +96,7 @@ func (f fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestProbe(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		fake  fake
+		fake  http.Handler
 		force string
 		want  string
 	}{
@@ -109,7 +104,8 @@ func TestProbe(t *testing.T) {
 		{"simulated", fake{kind: Sim, family: "hermes"}, "auto", "sim 0.32.0 block=32 family=hermes exact=true tag=true"},
 		{"sglang", fake{kind: SGLang, family: "hermes"}, "", "sglang 0.5.23 block=1 family=hermes exact=true tag=true"},
 		{"template without tools", fake{kind: VLLM, family: "chatml"}, "", "vllm 0.32.0 block=32 family=chatml exact=true tag=true"},
-		{"llama.cpp", fake{kind: LlamaCpp, family: "hermes", untoken: true}, "hermes", "llamacpp b1 block=1 family=hermes exact=false tag=false"},
+		{"llama.cpp", llamaFake{family: "hermes"}, "", "llamacpp b1 block=1 family=hermes exact=true tag=false gbnf"},
+		{"llama.cpp that keeps to no grammar", llamaFake{family: "hermes", deaf: true}, "", "llamacpp b1 block=1 family=hermes exact=true tag=false"},
 		{"foreign template", fake{kind: VLLM, family: "hermes", system: "<s>"}, "", "vllm 0.32.0 block=32 family=none exact=true tag=true"},
 		{"no tokenize", fake{kind: VLLM, family: "hermes", untoken: true}, "", "vllm 0.32.0 block=32 family=none exact=false tag=true"},
 		{"refuses tags", fake{kind: VLLM, family: "hermes", refuseTag: true}, "", "vllm 0.32.0 block=32 family=hermes exact=true tag=false"},
@@ -129,10 +125,13 @@ func TestProbe(t *testing.T) {
 			} else if info.FamilyReason == "" {
 				t.Error("no family and no reason")
 			}
-			if !info.StructuralTag && info.TagReason == "" {
-				t.Error("no structural tag and no reason")
+			if !info.StructuralTag && !info.GBNF && info.TagReason == "" {
+				t.Error("no constraint and no reason")
 			}
 			got := fmt.Sprintf("%s %s block=%d family=%s exact=%v tag=%v", info.Kind, info.Version, info.BlockSize, family, info.TokenizerExact, info.StructuralTag)
+			if info.GBNF {
+				got += " gbnf"
+			}
 			if got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
@@ -230,5 +229,49 @@ func TestProbeFindsFamilies(t *testing.T) {
 	p := Prober{Client: srv.Client(), Base: srv.URL, Family: "harmony", Tokenizer: tokenizer.Qwen3()}
 	if info, err := p.Probe(t.Context()); err != nil || info.Family != nil || !strings.Contains(info.FamilyReason, "own template only") {
 		t.Errorf("harmony: %+v, %v", info, err)
+	}
+}
+
+// TestSame: an engine is the one that was probed until its process, its version, its
+// models or its cache are others. One that does not tell is no other.
+func TestSame(t *testing.T) {
+	models, version, metrics := `{"data":[{"id":"m","owned_by":"vllm","max_model_len":8}]}`, `{"version":"0.32.0"}`, ""
+	config := func(start, block string) string {
+		return "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds " + start +
+			"\n# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{block_size=\"" + block + "\"} 1\n"
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := map[string]string{"/v1/models": models, "/version": version, "/metrics": metrics}[r.URL.Path]
+		if body == "" {
+			http.Error(w, "no", http.StatusServiceUnavailable)
+			return
+		}
+		io.WriteString(w, body)
+	}))
+	defer srv.Close()
+	p := &Prober{Client: srv.Client(), Base: srv.URL}
+	metrics = config("1", "16")
+	info, err := p.identify(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		models, version, metrics string
+		same, told               bool
+	}{
+		{models, version, config("1", "16"), true, true},
+		{models, version, config("2", "16"), false, true},
+		{models, version, config("1", "32"), false, true},
+		{models, `{"version":"0.33.0"}`, config("1", "16"), false, true},
+		{strings.Replace(models, `"m"`, `"n"`, 1), version, config("1", "16"), false, true},
+		{strings.Replace(models, `8`, `9`, 1), version, config("1", "16"), false, true},
+		{models, version, "", false, false},
+		{"", version, config("1", "16"), false, false},
+		{models, "", config("1", "16"), false, false},
+	} {
+		models, version, metrics = tt.models, tt.version, tt.metrics
+		if same, err := p.Same(t.Context(), info); same != tt.same || (err == nil) != tt.told {
+			t.Errorf("%+v: same %v, error %v", tt, same, err)
+		}
 	}
 }

@@ -26,6 +26,8 @@ const (
 	ChatInput Transport = "chat with input_ids"
 	// Completions is /v1/completions with ids as the prompt.
 	Completions Transport = "completions"
+	// Completion is llama.cpp's /completion with ids as the prompt.
+	Completion Transport = "completion"
 )
 
 // frames are conversations, in the form of the sidecar's own layouts, whose
@@ -72,17 +74,15 @@ func (p *Prober) tokenIn(ctx context.Context, info *Info) error {
 		return reason("no vocabulary is loaded")
 	case !info.TokenizerExact:
 		return reason("the vocabulary %s is not the engine's; give the model's with --tokenizer", p.Tokenizer.Name())
-	case info.Kind == LlamaCpp:
-		return reason("llama.cpp takes ids at /completion only, which is not built")
 	case info.Kind == Unknown:
 		return reason("no way to send ids to this engine is known")
 	}
-	for _, token := range []string{info.Family.TurnStart, strings.TrimRight(info.Family.TurnEnd, "\n")} {
+	for _, token := range info.Family.Seams() {
 		if _, ok := p.Tokenizer.ID(token); !ok {
 			return reason("%s, which parts turns, is no token of the vocabulary: ids can't be joined there", token)
 		}
 	}
-	if different, err := p.framing(ctx, info); err != nil || different != "" {
+	if different, err := p.framing(ctx, info, Switches{}); err != nil || different != "" {
 		if passing(err) {
 			return err
 		}
@@ -92,8 +92,11 @@ func (p *Prober) tokenIn(ctx context.Context, info *Info) error {
 		return reason("%s", different)
 	}
 	candidates := []Transport{ChatKV, Completions}
-	if info.Kind == SGLang {
+	switch info.Kind {
+	case SGLang:
 		candidates = []Transport{ChatInput}
+	case LlamaCpp:
+		candidates = []Transport{Completion}
 	}
 	var whys []string
 	for _, t := range candidates {
@@ -110,22 +113,118 @@ func (p *Prober) tokenIn(ctx context.Context, info *Info) error {
 	if info.TokenIn == "" {
 		return reason("%s", strings.Join(whys, "; "))
 	}
+	for _, thinking := range []bool{false, true} {
+		different, err := p.framing(ctx, info, Switches{Thinking: &thinking})
+		if passing(err) {
+			return err
+		}
+		if err == nil && different == "" {
+			info.Thinking = append(info.Thinking, thinking)
+		}
+	}
 	return p.reasoning(ctx, info)
 }
 
-// framing says in which of frames our tokens differ from the engine's.
-func (p *Prober) framing(ctx context.Context, info *Info) (different string, err error) {
+// framesOf are frames with results as the family's layouts have them: in a user turn,
+// or as messages that the template frames.
+func framesOf(f *wire.Family) [][]wire.Message {
+	if f.ResultRole == "user" {
+		return frames
+	}
+	out := make([][]wire.Message, len(frames))
 	for i, msgs := range frames {
-		ids, err := p.Tokens(ctx, info.Models[0].ID, msgs)
+		for _, m := range msgs {
+			const open, end = "<tool_response>\n", "\n</tool_response>"
+			if m.Role != "user" || !strings.HasPrefix(m.Content, open) {
+				out[i] = append(out[i], m)
+				continue
+			}
+			for _, result := range strings.Split(strings.TrimSuffix(strings.TrimPrefix(m.Content, open), end), end+"\n"+open) {
+				out[i] = append(out[i], wire.Message{Role: f.ResultRole, Content: result})
+			}
+		}
+	}
+	return out
+}
+
+// framing says in which of frames our tokens differ from the engine's.
+func (p *Prober) framing(ctx context.Context, info *Info, with Switches) (different string, err error) {
+	for i, msgs := range framesOf(info.Family) {
+		from, err := p.Differs(ctx, info, info.Models[0].ID, msgs, with)
 		if err != nil {
 			return "", err
 		}
-		ours := p.Tokenizer.Encode(nil, string(info.Family.Render(nil, msgs, nil, wire.Options{AddGenerationPrompt: true})))
-		if at := commonIDs(ours, ids); at < len(ours) || at < len(ids) {
-			return fmt.Sprintf("the engine frames probe conversation %d otherwise than family %s, from token %d", i, info.Family.Name, at), nil
+		if from != "" {
+			return fmt.Sprintf("the engine frames probe conversation %d otherwise than family %s, %s", i, info.Family.Name, from), nil
 		}
 	}
 	return "", nil
+}
+
+// Switches are what a request says to the chat template beside its messages.
+type Switches struct {
+	Thinking *bool                      // enable_thinking; nil where it is not set
+	Effort   string                     // reasoning_effort; "" where it is not set
+	Others   map[string]json.RawMessage // of chat_template_kwargs
+}
+
+// arguments are the switches as chat_template_kwargs.
+func (w Switches) arguments(kind Kind) map[string]any {
+	args := map[string]any{}
+	for key, v := range w.Others {
+		args[key] = v
+	}
+	if w.Effort != "" {
+		args["reasoning_effort"] = w.Effort
+	}
+	if w.Thinking != nil {
+		args["enable_thinking"] = *w.Thinking
+		if _, own := w.Others["thinking"]; w.Effort != "" && kind == SGLang && !own {
+			args["thinking"] = *w.Thinking // what it makes of the effort
+		}
+	}
+	return args
+}
+
+// Switched finds out whether the family frames conversations as the engine does with
+// a request's switches, because the template does not read them or as it reads
+// enable_thinking; from where on they differ otherwise. Engines make an enable_thinking
+// of reasoning_effort, each in its own way: resolved has the one that counts, of which
+// a prompt of the chat endpoint tells, for which a token is generated.
+func (p *Prober) Switched(ctx context.Context, info *Info, with Switches) (resolved Switches, different string, err error) {
+	if with.Effort != "" && with.Thinking == nil {
+		count, err := p.promptTokens(ctx, info, with)
+		if err != nil {
+			return with, "", err
+		}
+		thinking := with.Effort != "none"
+		switch count {
+		case len(p.prompt(info, &thinking, probeConversation...)):
+			with.Thinking = &thinking
+		case len(p.prompt(info, nil, probeConversation...)):
+		default:
+			return with, "reasoning_effort changes the prompt", nil
+		}
+	}
+	different, err = p.framing(ctx, info, with)
+	return with, different, err
+}
+
+// promptTokens counts the probe conversation at the chat endpoint.
+func (p *Prober) promptTokens(ctx context.Context, info *Info, with Switches) (int, error) {
+	body := conversationBody(info.Models[0].ID, probeConversation, nil, nil)
+	body["max_tokens"], body["temperature"] = 1, 0
+	if with.Effort != "" {
+		body["reasoning_effort"] = with.Effort
+	}
+	if len(with.Others) > 0 {
+		body["chat_template_kwargs"] = with.Others
+	}
+	var reply struct {
+		Usage usage `json:"usage"`
+	}
+	err := p.post(ctx, "/v1/chat/completions", body, &reply)
+	return reply.Usage.Prompt, err
 }
 
 func commonIDs(a, b []int32) int {
@@ -136,9 +235,29 @@ func commonIDs(a, b []int32) int {
 	return n
 }
 
-// Tokens are the ids that the engine makes of messages.
-func (p *Prober) Tokens(ctx context.Context, modelID string, msgs []wire.Message) ([]int32, error) {
-	return p.tokens(ctx, modelID, msgs, nil)
+// Differs says from where on the engine's prompt of messages is another than the
+// family's, "" when it is the same to the token.
+//
+// With llama.cpp it is the same to the byte: where a tokenizer normalises what it
+// reads, that of llama.cpp does not.
+func (p *Prober) Differs(ctx context.Context, info *Info, modelID string, msgs []wire.Message, with Switches) (from string, err error) {
+	theirs, err := p.tokens(ctx, info.Kind, modelID, msgs, nil, with)
+	if err != nil {
+		return "", err
+	}
+	ours := string(info.Family.Render(nil, msgs, nil, wire.Options{AddGenerationPrompt: true, EnableThinking: with.Thinking}))
+	if info.Kind == LlamaCpp {
+		text, err := p.detokenize(ctx, modelID, theirs)
+		if err == nil && text != ours {
+			from = fmt.Sprint("from byte ", commonPrefix(ours, text))
+		}
+		return from, err
+	}
+	ids := p.Tokenizer.Encode(nil, ours)
+	if at := commonIDs(ids, theirs); at < len(ids) || at < len(theirs) {
+		from = fmt.Sprint("from token ", at)
+	}
+	return from, nil
 }
 
 // transport sends a prompt as ids and checks that it was the prompt, to the token
@@ -146,9 +265,9 @@ func (p *Prober) Tokens(ctx context.Context, modelID string, msgs []wire.Message
 func (p *Prober) transport(ctx context.Context, info *Info, t Transport) error {
 	// The message that travels along is longer than the ids, so that a prompt made
 	// of it is told apart.
-	ids := p.prompt(info, wire.Message{Role: "user", Content: "Say ok."})
+	ids := p.prompt(info, nil, wire.Message{Role: "user", Content: "Say ok."})
 	body := map[string]any{"model": info.Models[0].ID, "max_tokens": 1, "temperature": 0}
-	if t == Completions {
+	if t.Text() {
 		body["prompt"] = ids
 	} else {
 		body["messages"] = []map[string]string{{"role": "user", "content": "This message is not what shall be the prompt. Say no."}}
@@ -186,6 +305,12 @@ func (p *Prober) transport(ctx context.Context, info *Info, t Transport) error {
 				PromptIDs []int32 `json:"prompt_token_ids"`
 				IDs       []int32 `json:"token_ids"`
 			} `json:"choices"`
+			// llama.cpp
+			IDs       []int32 `json:"tokens"`
+			Evaluated *int    `json:"tokens_evaluated"`
+			Timings   struct {
+				Cached *int `json:"cache_n"`
+			} `json:"timings"`
 		}
 		if err := json.Unmarshal(e.Data, &chunk); err != nil {
 			return fmt.Errorf("its stream is not JSON: %w", err)
@@ -193,7 +318,11 @@ func (p *Prober) transport(ctx context.Context, info *Info, t Transport) error {
 		if len(chunk.Error) > 0 && string(chunk.Error) != "null" {
 			return &otherPromptError{fmt.Sprintf("the engine reported %s", chunk.Error)}
 		}
-		prompt = append(prompt, chunk.PromptIDs...)
+		prompt, output = append(prompt, chunk.PromptIDs...), append(output, chunk.IDs...)
+		if chunk.Evaluated != nil {
+			promptTokens = *chunk.Evaluated
+			info.CachedTokens = info.CachedTokens || chunk.Timings.Cached != nil
+		}
 		for _, c := range chunk.Choices {
 			prompt, output = append(prompt, c.PromptIDs...), append(output, c.IDs...)
 		}
@@ -232,11 +361,17 @@ func (u *usage) tellsCached() bool { return u != nil && u.Details != nil && u.De
 
 // Path is the route that takes the ids.
 func (t Transport) Path() string {
-	if t == Completions {
+	switch t {
+	case Completions:
 		return "/v1/completions"
+	case Completion:
+		return "/completion"
 	}
 	return "/v1/chat/completions"
 }
+
+// Text says that the route completes texts, so that its replies are no chat's.
+func (t Transport) Text() bool { return t == Completions || t == Completion }
 
 // Fields are the members of a body that carry the ids, but for the prompt of a
 // text completion, and ask for the generated ones back in a stream.
@@ -248,13 +383,15 @@ func (t Transport) Fields(ids []int32) map[string]any {
 		return map[string]any{"input_ids": ids, "return_output_ids_in_sglext": true}
 	case Completions:
 		return map[string]any{"return_token_ids": true}
+	case Completion:
+		return map[string]any{"return_tokens": true, "cache_prompt": true}
 	}
 	return nil
 }
 
 // prompt is a conversation as ids.
-func (p *Prober) prompt(info *Info, msgs ...wire.Message) []int32 {
-	return p.Tokenizer.Encode(nil, string(info.Family.Render(nil, msgs, nil, wire.Options{AddGenerationPrompt: true})))
+func (p *Prober) prompt(info *Info, thinking *bool, msgs ...wire.Message) []int32 {
+	return p.Tokenizer.Encode(nil, string(info.Family.Render(nil, msgs, nil, wire.Options{AddGenerationPrompt: true, EnableThinking: thinking})))
 }
 
 // reasoning finds out whether the engine splits reasoning off, which delays a
@@ -266,37 +403,56 @@ func (p *Prober) reasoning(ctx context.Context, info *Info) error {
 		return nil
 	}
 	if info.TokenIn == Completions {
-		held, err := p.heldAtOnce(ctx, info, nil)
+		held, err := p.heldAtOnce(ctx, info, nil, nil)
 		if err == nil && !held {
 			info.Reasoning = true
 			info.TokenIn, info.TokenInReason = "", "the engine splits reasoning off at the chat endpoint, and takes ids at the other one only"
 		}
 		return err
 	}
-	held, err := p.heldAtOnce(ctx, info, p.prompt(info, wire.Message{Role: "user", Content: "Say ok."}))
+	held, err := p.heldAtOnce(ctx, info, p.prompt(info, nil, wire.Message{Role: "user", Content: "Say ok."}), nil)
 	if err != nil || held {
 		return err // without a parser every text is held at once
 	}
 	info.Reasoning = true
 	// The framing of a tool loop keeps the reasoning.
-	held, err = p.heldAtOnce(ctx, info, p.prompt(info,
+	result := wire.Message{Role: f.ResultRole, Content: "ok"}
+	if f.ResultRole == "user" {
+		result.Content = f.ResponseText([]string{"ok"})
+	}
+	held, err = p.heldAtOnce(ctx, info, p.prompt(info, nil,
 		wire.Message{Role: "user", Content: "Say ok."},
 		wire.Message{Role: "assistant", Content: f.ThinkOpen + "\nhm\n" + f.ThinkClose + "\n\n" + f.CallText(wire.Call{Name: "a", Arguments: "{}"})},
-		wire.Message{Role: "user", Content: f.ResponseText([]string{"ok"})}))
+		result), nil)
+	if err != nil {
+		return err
+	}
 	if held {
 		info.TokenIn, info.TokenInReason = "", "the engine's reasoning parser takes an old "+f.ThinkClose+" in the prompt for the end of the reasoning"
+		return nil
+	}
+	// Without reasoning the parser must wait for none.
+	off := false
+	if slices.Contains(info.Thinking, off) {
+		held, err = p.heldAtOnce(ctx, info, p.prompt(info, &off, wire.Message{Role: "user", Content: "Say ok."}), &off)
+		if err == nil && !held {
+			info.Thinking = slices.DeleteFunc(info.Thinking, func(thinking bool) bool { return !thinking })
+		}
 	}
 	return err
 }
 
 // heldAtOnce says whether the first tokens behind a prompt, of messages without ids,
 // obey a constraint.
-func (p *Prober) heldAtOnce(ctx context.Context, info *Info, ids []int32) (bool, error) {
+func (p *Prober) heldAtOnce(ctx context.Context, info *Info, ids []int32, thinking *bool) (bool, error) {
 	body := map[string]any{
 		"model": info.Models[0].ID, "max_tokens": 4, "temperature": 0,
 		"response_format": json.RawMessage(`{"type":"structural_tag","format":{"type":"const_string","value":"ok ok ok ok"}}`),
 	}
 	body["messages"] = []map[string]string{{"role": "user", "content": "Say ok."}}
+	if thinking != nil {
+		body["chat_template_kwargs"] = map[string]bool{"enable_thinking": *thinking}
+	}
 	if ids != nil {
 		for key, value := range info.TokenIn.Fields(ids) {
 			if key != "return_output_ids_in_sglext" { // of streams

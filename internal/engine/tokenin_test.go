@@ -115,7 +115,9 @@ func TestTokenIn(t *testing.T) {
 		{"a fooled parser", idFake{fake: vllm, chat: true, parser: true, fooled: true}, "", "old </think>"},
 		{"another vocabulary", fake{kind: VLLM, family: "hermes", untoken: true}, "", "not the engine's"},
 		{"foreign template", fake{kind: VLLM, family: "hermes", system: "<s>"}, "", "no family known"},
-		{"llama.cpp", fake{kind: LlamaCpp, family: "hermes"}, "", "/completion"},
+		{"llama.cpp", llamaFake{family: "hermes"}, Completion, ""},
+		{"llama.cpp with its own prompt", llamaFake{family: "hermes", begin: 1}, "", "counted"},
+		{"llama.cpp without ids", llamaFake{family: "hermes", mute: true}, "", "no ids of what it generated"},
 		{"unknown server", fake{kind: Unknown, family: "hermes"}, "", "no way"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

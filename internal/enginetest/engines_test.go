@@ -43,11 +43,13 @@ func shares(t *testing.T, s *Server) {
 }
 
 var tools = []any{
-	json.RawMessage(`{"type": "function", "function": {"name": "get_weather", "description": "Weather – <now> & \"here\"", "parameters": {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "unit": {"type": "string", "enum": ["C", "F"]}}, "required": ["city", "unit"], "additionalProperties": false}}}`),
+	json.RawMessage(`{"type": "function", "function": {"name": "get_weather", "description": "Weather – <now> & \"here\"", "parameters": {"type": "object", "properties": {"city": {"type": "string", "pattern": "^[A-Za-z ]{1,12}$"}, "unit": {"type": "string", "enum": ["C", "F"]}}, "required": ["city", "unit"], "additionalProperties": false}}}`),
 	json.RawMessage(`{"type": "function", "function": {"name": "add", "description": "Adds", "parameters": {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["a"], "additionalProperties": false}}}`),
 }
 
-// tags are the structural tags of tools.
+// tags are the structural tags of tools. Both engines let raw control characters
+// into a string of a raw schema that has a maxLength, so that its values need not be
+// JSON; city has a pattern of letters instead.
 func tags(t *testing.T) []any {
 	var out []any
 	for _, raw := range tools {
@@ -330,4 +332,66 @@ func (s *Server) post(t *testing.T, path string, body object) (status int, answe
 		t.Fatal(err)
 	}
 	return resp.StatusCode, answer
+}
+
+// TestLlamaFacts: what docs/llama.md says of llama-server.
+func TestLlamaFacts(t *testing.T) {
+	s := Llama(t, Options{})
+	complete := func(t *testing.T, body object) (int, []byte) { return s.post(t, "/completion", body) }
+	type event struct {
+		Content   string
+		Tokens    []int32
+		Predicted int `json:"tokens_predicted"`
+	}
+	const want = "🦙 naïve 🎉"
+	body := object{"prompt": []int32{9707}, "n_predict": 64, "temperature": 0, "return_tokens": true, "grammar": `root ::= "` + want + `"`}
+
+	t.Run("grammar", func(t *testing.T) {
+		if status, answer := complete(t, object{"prompt": "x", "n_predict": 1, "grammar": "root ::= nosuch"}); status != http.StatusBadRequest || !strings.Contains(string(answer), "grammar") {
+			t.Errorf("a grammar that can't be read: %d %s", status, answer)
+		}
+		var whole event
+		if _, answer := complete(t, body); json.Unmarshal(answer, &whole) != nil || whole.Content != want {
+			t.Errorf("%q", whole.Content)
+		}
+	})
+	t.Run("ids in a stream", func(t *testing.T) {
+		var whole event
+		if _, answer := complete(t, body); json.Unmarshal(answer, &whole) != nil {
+			t.Fatalf("%s", answer)
+		}
+		body["stream"] = true
+		defer delete(body, "stream")
+		_, answer := complete(t, body)
+		text, ids, last := "", 0, 0
+		for line := range strings.Lines(string(answer)) {
+			data, ok := strings.CutPrefix(line, "data: ")
+			if !ok {
+				continue
+			}
+			var e event
+			if err := json.Unmarshal([]byte(data), &e); err != nil {
+				t.Fatalf("%v in %s", err, data)
+			}
+			text, ids, last = text+e.Content, ids+len(e.Tokens), e.Predicted
+		}
+		// Tokens that end within a character have no event, but are counted.
+		if text != want || ids >= len(whole.Tokens) || last != len(whole.Tokens) {
+			t.Errorf("%q, %d ids of %d tokens, %d counted", text, ids, len(whole.Tokens), last)
+		}
+	})
+	t.Run("connection", func(t *testing.T) {
+		client := &http.Client{Transport: &http.Transport{}}
+		resp, err := client.Post(s.URL+"/completion", "application/json", strings.NewReader(`{"prompt":"x","n_predict":1,"stream":true}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		if got := resp.Header.Get("Server"); got != "llama.cpp" || resp.Close {
+			t.Errorf("server %q, connection closed by its own account: %v", got, resp.Close)
+		}
+	})
 }

@@ -1,6 +1,6 @@
 // Package enginetest gives tests a real inference engine on this machine's CPU:
-// vLLM or SGLang with a small model, as installed by "make engines" and started
-// by tools/serve.sh.
+// vLLM, SGLang or llama.cpp with a small model, as installed by "make engines" and
+// "make llama" and started by tools/serve.sh.
 //
 // Engines take half a minute or more to start, so they are shared. Within a test
 // binary the first test that asks for an engine starts it and the others get the
@@ -13,7 +13,7 @@
 // not ours to stop.
 //
 // Tests that use it carry the build tag "engines" and a name that says what they
-// need: TestVLLM…, TestSGLang…, or TestClients…. Because the engine is shared, a
+// need: TestVLLM…, TestSGLang…, TestLlama…, or TestClients…. Because the engine is shared, a
 // test may rely on neither an empty prefix cache nor being alone; a prompt that
 // nobody else sends begins with a random text.
 package enginetest
@@ -25,6 +25,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,7 +38,20 @@ type Engine string
 const (
 	KindVLLM   Engine = "vllm"
 	KindSGLang Engine = "sglang"
+	KindLlama  Engine = "llama" // llama-server of llama.cpp
 )
+
+// kinds are all engines.
+var kinds = []Engine{KindVLLM, KindSGLang, KindLlama}
+
+// Parse reads ENGINE:MODEL.
+func Parse(word string) (Engine, Model, error) {
+	kind, model, ok := strings.Cut(word, ":")
+	if !ok || !slices.Contains(kinds, Engine(kind)) {
+		return "", "", fmt.Errorf("%q is not ENGINE:MODEL with an engine of %v", word, kinds)
+	}
+	return Engine(kind), Model(model), nil
+}
 
 // A Model is one of the models that tools/model.sh makes, by the name under which
 // it is served.
@@ -88,6 +102,12 @@ func VLLM(t testing.TB, opts Options) *Server {
 func SGLang(t testing.TB, opts Options) *Server {
 	t.Helper()
 	return get(t, KindSGLang, opts)
+}
+
+// Llama returns a running llama-server, on the terms of VLLM.
+func Llama(t testing.TB, opts Options) *Server {
+	t.Helper()
+	return get(t, KindLlama, opts)
 }
 
 // Run runs the tests of a package, ends the engines that they started, and

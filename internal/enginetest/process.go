@@ -39,7 +39,11 @@ type MissingError struct {
 }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%s with the model %s is not installed (no %s): run 'make engines'", e.Engine, e.Model, e.Path)
+	how := "make engines"
+	if e.Engine == KindLlama {
+		how = "make llama"
+	}
+	return fmt.Sprintf("%s with the model %s is not installed (no %s): run '%s'", e.Engine, e.Model, e.Path, how)
 }
 
 // A Process is an engine that this program started.
@@ -109,17 +113,19 @@ func Start(ctx context.Context, e Engine, m Model) (*Process, error) {
 }
 
 func installed(root string, e Engine, m Model) error {
-	need := []string{".venv/vllm/stamp"} // SGLang's packages lie on top of vLLM's
-	if e == KindSGLang {
-		need = append(need, ".venv/sglang/stamp")
-	}
-	switch m {
-	case Tiny:
-		need = append(need, ".cache/models/tiny-qwen3/config.json")
-	case SmolLM2:
-		need = append(need, ".cache/models/smollm2-135m/config.json")
-	default:
+	directory, ok := map[Model]string{Tiny: "tiny-qwen3", SmolLM2: "smollm2-135m"}[m]
+	if !ok {
 		return fmt.Errorf("no model %q: there are %s and %s", m, Tiny, SmolLM2)
+	}
+	var need []string
+	switch e {
+	case KindLlama:
+		need = []string{".cache/llama/llama-server", ".cache/models/" + string(m) + "-gguf/model.gguf"}
+	case KindSGLang:
+		need = append(need, ".venv/sglang/stamp")
+		fallthrough // its packages lie on top of vLLM's
+	default:
+		need = append(need, ".venv/vllm/stamp", ".cache/models/"+directory+"/config.json")
 	}
 	for _, path := range need {
 		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
@@ -173,15 +179,18 @@ func (p *Process) ready(ctx context.Context, e Engine, m Model) error {
 		case <-tick.C:
 		}
 	}
-	body, err := json.Marshal(map[string]any{
+	first := map[string]any{
 		"model":      m,
 		"max_tokens": 1,
 		"messages":   []any{map[string]string{"role": "user", "content": "ready?"}},
-		"response_format": map[string]any{
+	}
+	if e != KindLlama { // it has no structural tags
+		first["response_format"] = map[string]any{
 			"type":   "structural_tag",
 			"format": map[string]string{"type": "const_string", "value": "yes"},
-		},
-	})
+		}
+	}
+	body, err := json.Marshal(first)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,8 @@ var rules = []struct {
 	{"cmd/...", []string{"..."}},
 	{"models", nil},
 	{"models/...", []string{"models", "models/jsontext"}},
+	{"retrieval", []string{"retrieval/hnsw"}},
+	{"retrieval/usage", []string{"retrieval"}},
 	{"retrieval/...", nil},
 	{"grammar/lexical", []string{"models/..."}},
 	{"grammar/...", []string{"grammar/...", "models/..."}},
@@ -29,15 +31,17 @@ var rules = []struct {
 	{"tokenbudget/...", []string{"models/..."}},
 	{"internal/openai", nil},
 	{"internal/engine", []string{"internal/openai", "models/..."}},
-	{"internal/catalog", []string{"retrieval", "models/embedding", "models/jsontext"}},
+	{"internal/catalog", []string{"retrieval", "models/embedding", "models/jsontext", "models/toolname"}},
 	{"internal/embedder", nil},
-	{"internal/store", []string{"prefix", "tokenbudget", "retrieval"}},
+	{"internal/store", []string{"prefix", "tokenbudget", "retrieval/..."}},
 	{"internal/store/storetest", []string{"internal/store", "prefix"}},
 	{"internal/proxy", []string{"internal/openai", "internal/engine", "internal/catalog", "internal/store", "retrieval/...", "grammar/...", "prefix", "tokenbudget", "models/..."}},
 	{"internal/simengine", []string{"bench/...", "internal/...", "retrieval/...", "grammar/...", "prefix", "tokenbudget", "models/..."}},
 	{"bench/...", []string{"bench/...", "internal/...", "retrieval/...", "grammar/...", "prefix", "tokenbudget", "models/..."}},
 	{"internal/enginetest/...", []string{"..."}},
 	{"internal/importtest", nil},
+	{"internal/alloctest", []string{"internal/racetest"}},
+	{"internal/racetest", nil},
 }
 
 func TestImports(t *testing.T) {

@@ -289,6 +289,11 @@ func (s *stages) ownLoss(a *Autopsy, rec *Record, ledger int) {
 	switch {
 	case rec.TokensExact && ledger-a.Reported > a.Expected-ledger:
 		a.Diff = nothing
+	case rec.Kept > 0 && a.Reported+max(a.block, 1) >= wholeBlocks(rec.Kept, a.block):
+		if a.Kind != prefix.Stripped || a.Owner != prefix.Template { // what else changed cost nothing
+			a.Diff = nothing
+			a.Kind, a.Owner = prefix.Stripped, prefix.Template
+		}
 	case rec.Epoch != "":
 		a.Diff = nothing
 		a.Kind, a.Owner, a.Path, a.After = prefix.ChangedTool, prefix.Tools, "/tools", rec.Epoch
@@ -451,8 +456,7 @@ func where(d *prefix.Diff, r *prefix.Request) string {
 func (s *stages) dissect(x *exchange, t *turn) {
 	defer func() {
 		if fault := recover(); fault != nil { // the client has its answer
-			x.p.metrics.panics.Inc()
-			x.p.logFault(fault)
+			x.p.fault(fault)
 		}
 	}()
 	if d := s.open(x.id, tenant(x.req), t.request()); d != nil && t.record.Reported != nil {

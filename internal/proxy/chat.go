@@ -36,6 +36,7 @@ func (p *Proxy) completions(x *exchange) {
 	}
 	if s, ok := p.stages.(*stages); ok && !s.cfg.Observe {
 		s.salt(x, o)
+		s.pin(x, o)
 	}
 	p.forward(x, true)
 }

@@ -10,13 +10,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/toolsidecar/sidecar/internal/engine"
 )
 
 // An engineClient calls the engine by net/http. It follows no redirects, adds no
 // headers, knows no proxy from the environment and holds no cookies. It repeats a
 // request by itself only where net/http does: on a kept connection that the engine
 // had closed before a byte of the request was written.
-type engineClient struct{ transport *http.Transport }
+type engineClient struct{ transport *engine.Connections }
 
 // An engineRequest is one request to the engine.
 type engineRequest struct {
@@ -38,7 +40,7 @@ const (
 
 func newEngineClient(cfg *Config) *engineClient {
 	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second}
-	return &engineClient{&http.Transport{
+	return &engineClient{&engine.Connections{Transport: &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSHandshakeTimeout:    cfg.ConnectTimeout,
 		DisableCompression:     true,
@@ -46,7 +48,7 @@ func newEngineClient(cfg *Config) *engineClient {
 		IdleConnTimeout:        engineIdle,
 		MaxResponseHeaderBytes: maxReplyHead,
 		WriteBufferSize:        8 << 10, // a request of a few KB leaves in one write
-	}}
+	}}}
 }
 
 // close drops connections that are not in use.

@@ -14,7 +14,10 @@ import (
 	"testing"
 
 	"github.com/toolsidecar/sidecar/internal/catalog"
+	"github.com/toolsidecar/sidecar/internal/racetest"
 	"github.com/toolsidecar/sidecar/internal/simengine"
+	"github.com/toolsidecar/sidecar/models/tokenizer"
+	"github.com/toolsidecar/sidecar/models/wire"
 )
 
 // mangle sends a conversation back as some clients do: ids renumbered, arguments
@@ -114,20 +117,81 @@ func (a *agent) leave(least int) string {
 // branches, leaves, retries, is cut by length, asks for several choices and mangles
 // its copy. What the engine reports as cached is what was expected, at most one block
 // apart in 99 of 100 turns; and where a turn only adds to the one before, all of that
-// one is cached, down to the block.
+// one is cached, down to the block, or what the template keeps of it.
 func TestClosure(t *testing.T) {
 	for _, tt := range []struct {
+		family    string
 		block     int
 		reasoning bool
-	}{{16, false}, {64, true}, {528, false}} {
-		t.Run(fmt.Sprintf("block=%d/reasoning=%v", tt.block, tt.reasoning), func(t *testing.T) { playClosure(t, tt.block, tt.reasoning, 8) })
+	}{{"hermes", 16, false}, {"hermes", 64, true}, {"hermes", 528, false}, {"glm-4.5", 16, true}, {"glm-4.5", 64, false}, {"glm-4.7", 64, true}, {"glm-4.7", 16, false}} {
+		t.Run(fmt.Sprintf("%s/block=%d/reasoning=%v", tt.family, tt.block, tt.reasoning), func(t *testing.T) {
+			cfg := simengine.Config{Family: tt.family, BlockSize: tt.block, Reasoning: tt.reasoning}
+			n := 8
+			if tt.family != "hermes" {
+				cfg.Tokenizer, n = glmVocabulary(t, tt.family), 4
+			}
+			if racetest.Enabled { // a request at a time needs few of them
+				n /= 4
+			}
+			playClosure(t, cfg, n)
+		})
 	}
 }
 
-func playClosure(t *testing.T, block int, reasoning bool, conversations int) {
-	_, url := newIDEngine(t, simengine.Config{BlockSize: block, Reasoning: reasoning})
+// glmVocabulary is one of bytes with the tokens of GLM: those of turns are control
+// tokens, those of calls and reasoning are not.
+func glmVocabulary(t *testing.T, family string) *tokenizer.Tokenizer {
+	t.Helper()
+	f, err := wire.ByName(family)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vocabulary, next := map[string]int{}, '\u0100'
+	for b := range 256 { // as byte-level BPE spells bytes
+		r := rune(b)
+		if r < '!' || r > '~' && r < '¡' || r == '\u00ad' {
+			r, next = next, next+1
+		}
+		vocabulary[string(r)] = b
+	}
+	type added struct {
+		ID      int    `json:"id"`
+		Content string `json:"content"`
+		Special bool   `json:"special"`
+	}
+	var more []added
+	for _, s := range f.Controls {
+		more = append(more, added{256 + len(more), s, true})
+	}
+	for _, s := range append(f.CallTags(), f.ThinkOpen, f.ThinkClose) {
+		if strings.HasPrefix(s, "<") && !slices.ContainsFunc(more, func(a added) bool { return a.Content == s }) {
+			more = append(more, added{256 + len(more), s, false})
+		}
+	}
+	raw, err := json.Marshal(map[string]any{
+		"added_tokens":  more,
+		"pre_tokenizer": map[string]any{"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+		"model":         map[string]any{"type": "BPE", "vocab": vocabulary, "merges": []string{}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+func playClosure(t *testing.T, engine simengine.Config, conversations int) {
+	block := engine.BlockSize
+	_, url := newIDEngine(t, engine)
 	cfg := idStages()
 	cfg.Catalog = nil
+	if engine.Tokenizer != nil {
+		// The simulated engine reads no grammar of arguments in tags.
+		cfg.Counter, cfg.Grammar = engine.Tokenizer, false
+	}
 	p, base := start(t, "fiber", Config{Engine: url, Stages: cfg})
 	demo := catalog.Demo().Index()
 	var tools []json.RawMessage
@@ -150,7 +214,7 @@ func playClosure(t *testing.T, block int, reasoning bool, conversations int) {
 			a.more["tools"], a.more["seed"] = shown, rng.IntN(1000)
 			a.stream = rng.IntN(2) == 0
 			kind := []string{"append", "append", "append", "append", "append", "retry", "branch", "leave", "cut", "choices", "mangle", "mangle", "tools"}[rng.IntN(13)]
-			if len(a.turns) == 0 {
+			if len(a.turns) == 0 || kind == "tools" && !cfg.Grammar { // nothing keeps it from calling what is gone
 				kind = "append"
 			}
 			switch kind {

@@ -2,12 +2,68 @@ package proxy
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/toolsidecar/sidecar/grammar"
+	"github.com/toolsidecar/sidecar/internal/openai"
 	"github.com/toolsidecar/sidecar/prefix"
 )
+
+// A constraint is what the engine holds a reply to: one of the three, or nothing.
+type constraint struct {
+	tag    json.RawMessage // the format of a structural tag
+	legacy string          // a structural tag of structures and triggers
+	gbnf   grammar.Text    // a grammar of llama.cpp
+}
+
+func (c *constraint) none() bool { return c.tag == nil && c.legacy == "" && c.gbnf.Text == "" }
+
+func (c *constraint) kind() string {
+	switch {
+	case c.tag != nil:
+		return "structural tag"
+	case c.legacy != "":
+		return "legacy tag"
+	}
+	return "gbnf"
+}
+
+// lazy says that the constraint begins at a call.
+func (c *constraint) lazy() bool { return c.gbnf.Lazy }
+
+// put writes the constraint into a body, instead of the client's own format.
+func (c *constraint) put(o *openai.Object) {
+	switch {
+	case c.tag != nil:
+		o.Set("response_format", append(append([]byte(`{"type":"structural_tag","format":`), c.tag...), '}'))
+	case c.legacy != "":
+		o.Set("response_format", []byte(c.legacy))
+	case c.gbnf.Text != "":
+		o.Delete("response_format")
+		o.Set("grammar", openai.AppendString(nil, c.gbnf.Text))
+	}
+}
+
+// release takes the constraint out of the turn, and out of the body if an earlier
+// round has put it there.
+func (t *turn) release() {
+	if t.constraint.none() {
+		return
+	}
+	t.record.unheld()
+	if t.format != nil {
+		t.object.Set("response_format", t.format)
+	} else {
+		t.object.Delete("response_format")
+	}
+	if t.constraint.gbnf.Text != "" {
+		t.object.Delete("grammar")
+	}
+	t.constraint = constraint{}
+}
 
 // allows says whether tool_choice lets the model call a tool, beside its mode.
 func (t *turn) allows(name string) bool {
@@ -32,7 +88,7 @@ func (s *stages) constrain(t *turn) error {
 			tools = append(tools, checked)
 			continue
 		}
-		if !ok || !t.allows(shown.Name) || t.choice.Mode == grammar.None {
+		if !ok || !t.mayUse(i) || !t.allows(shown.Name) || t.choice.Mode == grammar.None {
 			continue
 		}
 		if t.choice.Mode == grammar.Named && shown.Name != t.choice.Name {
@@ -72,53 +128,98 @@ func (s *stages) constrain(t *turn) error {
 		return nil
 	}
 	if t.format != nil {
-		if t.choice.Response, err = response(t.format); err != nil {
-			return err
+		// It holds for the text of a reply without calls.
+		if t.choice.Response, err = grammar.Compile(grammar.Tool{Name: "response_format", Schema: t.schema}, grammar.Open); err != nil {
+			if ix.Len() == 0 { // the engine may know better
+				return &unstaged{"response_format: " + err.Error()}
+			}
+			return badRequest("response_format", "response_format: %v", err)
 		}
 	}
-	if t.refused {
-		return nil
+	switch {
+	case t.refused:
+		t.record.Held = heldByNothing(tools)
+	case t.noTag: // in an earlier round
+		s.hold(t, syntax, tools, t.legacy)
+	default:
+		s.hold(t, syntax, tools, t.write)
 	}
-	if !t.info.StructuralTag {
-		t.record.Constraint = "checked"
-		t.record.fallBack("no structural tag: " + t.info.TagReason)
-		return nil
-	}
-	emitted, err := grammar.Tag(syntax, tools, t.choice, grammar.Engine{Name: "xgrammar", Version: t.info.XGrammar()})
-	if err != nil {
-		t.record.Constraint = "checked"
-		t.record.fallBack(err.Error())
-		return nil
-	}
-	t.emitted = emitted
-	t.record.Constraint, t.record.Checked = "structural tag", nil
-	for _, e := range emitted.Tools {
-		if !e.Exact {
-			t.record.Checked = append(t.record.Checked, e.Name+": "+strings.Join(e.Reasons, "; "))
-		}
+	if t.again = nil; t.constraint.tag != nil {
+		t.again = func() { s.hold(t, syntax, tools, t.legacy) }
 	}
 	return nil
 }
 
-// response compiles the client's own response_format, which then holds for the
-// text of a reply without calls.
-func response(format []byte) (*grammar.Checked, error) {
-	var f struct {
-		Type   string `json:"type"`
-		Schema struct {
-			Schema json.RawMessage `json:"schema"`
-		} `json:"json_schema"`
-	}
-	if err := json.Unmarshal(format, &f); err != nil {
-		return nil, badRequest("response_format", "response_format: %v", err)
-	}
-	schema := []byte(`{"type":"object","additionalProperties":true}`)
-	if f.Type == "json_schema" {
-		schema = f.Schema.Schema
-	}
-	c, err := grammar.Compile(grammar.Tool{Name: "response_format", Schema: schema}, grammar.Open)
+// A writing is a constraint, and how well it holds each tool.
+type writing func(grammar.Syntax, []*grammar.Checked) (constraint, []grammar.ToolEmission, error)
+
+// hold puts a constraint into the turn and says how well it holds each tool; or
+// why there is none, and then the reply is checked alone.
+func (s *stages) hold(t *turn, syntax grammar.Syntax, tools []*grammar.Checked, write writing) {
+	c, held, err := write(syntax, tools)
+	t.release()
+	t.record.Checked, t.record.CompileMS = nil, 0
 	if err != nil {
-		return nil, badRequest("response_format", "response_format: %v", err)
+		t.record.Held = heldByNothing(tools)
+		t.record.Constraint = "checked"
+		t.record.fallBack(err.Error())
+		return
 	}
-	return c, nil
+	t.constraint = c
+	t.record.Held = s.heldBy(syntax, tools, held)
+	t.record.Constraint = c.kind()
+	for _, e := range held {
+		if !e.Exact {
+			t.record.Checked = append(t.record.Checked, e.Name+": "+strings.Join(e.Reasons, "; "))
+		}
+	}
+}
+
+// What a constraint may cost the engine. Its compiler has no timeout, and other
+// requests may wait behind it; a turn's tools are within 6,000 tokens, which are
+// some 25 kB of schemas and as a rule 2 s.
+const (
+	maxConstraint = 4 << 20 // bytes
+	maxCompileMS  = 30_000  // predicted
+)
+
+// write writes the constraint in the notation of the engine, and how well it holds
+// each tool.
+func (t *turn) write(syntax grammar.Syntax, tools []*grammar.Checked) (constraint, []grammar.ToolEmission, error) {
+	switch {
+	case t.info.StructuralTag:
+		e, err := grammar.Tag(syntax, tools, t.choice, grammar.Engine{Name: "xgrammar", Version: t.info.XGrammar()})
+		t.record.CompileMS = e.CompileMS
+		switch {
+		case err != nil:
+		case e.CompileMS > maxCompileMS:
+			err = fmt.Errorf("no constraint: the engine would take %.0f s to compile it", e.CompileMS/1000)
+		case len(e.Format) > maxConstraint:
+			err = fmt.Errorf("no constraint: %d bytes, at most %d", len(e.Format), maxConstraint)
+		}
+		return constraint{tag: e.Format}, e.Tools, err
+	case t.info.GBNF:
+		e, err := grammar.Write(syntax, tools, t.choice, grammar.GBNF)
+		for i := range e.Tools { // exact is what an engine was found to keep
+			e.Tools[i].Exact = false
+			e.Tools[i].Reasons = append(slices.Clip(e.Tools[i].Reasons), "#: llama.cpp has not been measured")
+		}
+		return constraint{gbnf: e}, e.Tools, err
+	case t.info.LegacyTag:
+		return t.legacy(syntax, tools)
+	}
+	return constraint{}, nil, errors.New("no constraint: " + t.info.TagReason)
+}
+
+// legacy is the older form of a tag, which always lets free text through: that a
+// call is made is seen by the check. It has no place for a response_format.
+func (t *turn) legacy(syntax grammar.Syntax, tools []*grammar.Checked) (constraint, []grammar.ToolEmission, error) {
+	if t.choice.Response != nil || len(tools) == 0 {
+		return constraint{}, nil, errors.New("no constraint: a legacy tag holds calls alone")
+	}
+	if t.choice.Mode == grammar.Named {
+		tools = slices.DeleteFunc(slices.Clone(tools), func(c *grammar.Checked) bool { return c.Name() != t.choice.Name })
+	}
+	e, err := grammar.Write(syntax, tools, grammar.Choice{Mode: grammar.Auto, Parallel: t.choice.Parallel}, grammar.LegacyTag)
+	return constraint{legacy: e.Text}, e.Tools, err
 }

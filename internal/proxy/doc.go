@@ -21,8 +21,11 @@
 //	request.go              the request as the stages read it
 //	knowledge.go            what is known of the engine
 //	stages.go               plan: the stages in their order
+//	access.go               who may use which tools
 //	front.go                the front block
 //	retrieve.go             observations cut, tools added, and why
+//	embed.go                vectors from an embedder, in the background
+//	usage.go                what was called for queries like this one
 //	constrain.go            the constraint
 //	tokenin.go              the prompt as token ids, and what guards it
 //	splice.go               the body for the engine, and what it should find cached

@@ -28,7 +28,9 @@ func inFrontOfServer(t *testing.T, s *enginetest.Server) (*idEngine, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return inFrontOf(t, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(u) }, FlushInterval: -1})
+	// A kept connection may be closed by the engine at the moment of its next use.
+	fresh := &http.Transport{DisableKeepAlives: true}
+	return inFrontOf(t, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(u) }, FlushInterval: -1, Transport: fresh})
 }
 
 // engineLoop runs a tool loop of 20 turns in which tools appear, and checks that the
@@ -98,14 +100,28 @@ func engineLoop(t *testing.T, s *enginetest.Server, stream bool, edit func(path 
 	t.Logf("blocks of %d tokens, last prompt %d, tools appeared in %d turns, %d turns cut by length", block, a.turns[19].Prompt, appeared, open)
 }
 
+// loops runs the loop streamed and not, both at a time unless the engine has its cache
+// slot by slot.
 func loops(t *testing.T, s *enginetest.Server) {
 	for _, stream := range []bool{false, true} {
-		t.Run(fmt.Sprintf("stream=%v", stream), func(t *testing.T) { engineLoop(t, s, stream, nil) })
+		t.Run(fmt.Sprintf("stream=%v", stream), func(t *testing.T) {
+			if s.Engine != enginetest.KindLlama {
+				t.Parallel()
+			}
+			engineLoop(t, s, stream, nil)
+		})
 	}
 }
 
 func TestVLLMTokenInLoop(t *testing.T)   { loops(t, enginetest.VLLM(t, enginetest.Options{})) }
 func TestSGLangTokenInLoop(t *testing.T) { loops(t, enginetest.SGLang(t, enginetest.Options{})) }
+
+// TestVLLMOwnedLoop: owned mode on a model that writes canonical tokens. 20 turns are
+// within its window of 8,192 tokens.
+func TestVLLMOwnedLoop(t *testing.T) {
+	s := enginetest.VLLM(t, enginetest.Options{Model: enginetest.SmolLM2})
+	ownedLoop(t, s.URL, string(s.Model), smolLM2(t), map[string]any{"max_tokens": 60, "temperature": 0})
+}
 
 // TestVLLMCompletions: without the undocumented field the ids go to the text
 // completion.
@@ -121,12 +137,47 @@ func withoutKV(path string, body map[string]json.RawMessage) map[string]json.Raw
 	return body
 }
 
+// switchesOn: what a template makes of these is known, and the prompt as ids is as long
+// as the one that the engine makes of the messages.
+func switchesOn(t *testing.T, s *enginetest.Server) {
+	prompts := map[string][]int{}
+	for _, mode := range []string{ModeTokenIn, ModeOwned} {
+		_, engineURL := inFrontOfServer(t, s)
+		cfg := idStages()
+		cfg.Mode, cfg.Catalog = mode, nil
+		_, base := start(t, "nethttp", Config{Engine: engineURL, Stages: cfg})
+		for _, more := range []map[string]any{
+			{}, {"reasoning_effort": "low"}, {"reasoning_effort": "none"},
+			{"chat_template_kwargs": map[string]any{"nobody_reads_it": 1}},
+			{"chat_template_kwargs": map[string]any{"enable_thinking": false, "nobody_reads_it": 1}, "reasoning_effort": "high"},
+		} {
+			a := &agent{t: t, base: base, model: string(s.Model), more: map[string]any{"tools": json.RawMessage(toolList(3)), "max_tokens": 2}}
+			for key, value := range more {
+				a.more[key] = value
+			}
+			a.say("user", "weather")
+			turn := a.ask()
+			if got := a.headers.Get("X-Sidecar-Mode"); got != mode {
+				t.Errorf("%v: mode %s: %s", more, got, a.headers.Get("X-Sidecar-Fallback"))
+			}
+			prompts[mode] = append(prompts[mode], turn.Prompt)
+		}
+	}
+	if got, want := fmt.Sprint(prompts[ModeTokenIn]), fmt.Sprint(prompts[ModeOwned]); got != want {
+		t.Errorf("prompts as ids have %s tokens, those of messages %s", got, want)
+	}
+	t.Logf("prompts %v", prompts)
+}
+
+func TestVLLMSwitches(t *testing.T)   { switchesOn(t, enginetest.VLLM(t, enginetest.Options{})) }
+func TestSGLangSwitches(t *testing.T) { switchesOn(t, enginetest.SGLang(t, enginetest.Options{})) }
+
 func forgedOn(t *testing.T, s *enginetest.Server) {
 	eng, engineURL := inFrontOfServer(t, s)
 	cfg := idStages()
 	cfg.Catalog = nil
 	_, base := start(t, "fiber", Config{Engine: engineURL, Stages: cfg})
-	checkForged(t, eng, &agent{t: t, base: base, model: string(s.Model), more: map[string]any{"max_tokens": 8}}, tokenizer.Qwen3())
+	checkForged(t, eng, &agent{t: t, base: base, model: string(s.Model), more: map[string]any{"max_tokens": 2}}, tokenizer.Qwen3())
 }
 
 func TestVLLMForgedTokens(t *testing.T)   { forgedOn(t, enginetest.VLLM(t, enginetest.Options{})) }

@@ -20,6 +20,7 @@ type Request struct {
 	Path     string // as the client spelled it, escapes included
 	RawQuery string
 	Header   http.Header // canonical keys
+	Local    bool        // the connection comes from this machine
 	Body     []byte      // valid until Serve returns, or until Release is called; with stages, for ever
 	// Release, if not nil, is called when Body is not needed any more though the
 	// reply goes on, so that a long stream does not hold it.

@@ -20,7 +20,8 @@ type Forgotten struct {
 
 // serveForget deletes a conversation: its entries in the ledger, in memory and on
 // disk, its records, and what of its prompts is remembered. It is named by its
-// conversation, or by the id of any request of it that still has a record.
+// conversation, or by the id of any request of it that still has a record. That of
+// another tenant is none.
 func (p *Proxy) serveForget(x *exchange) {
 	id := strings.TrimPrefix(x.req.Path, "/sidecar/v1/sessions/")
 	s, ok := p.stages.(*stages)
@@ -28,12 +29,12 @@ func (p *Proxy) serveForget(x *exchange) {
 		x.fail("", unknownSession(id))
 		return
 	}
-	conversation := s.records.conversation(id)
+	conversation := s.records.conversation(id, tenant(x.req))
 	if conversation == "" {
 		conversation = id
 	}
 	name, ok := prefix.ParseName(conversation)
-	if !ok {
+	if scope := (prefix.Scope{Secret: s.cfg.Secret, Tenant: tenant(x.req)}); !ok || !scope.Owns(name) {
 		x.fail("", unknownSession(id))
 		return
 	}
@@ -56,11 +57,11 @@ func unknownSession(id string) *openai.Error {
 		Message: "There is no session " + cutText(id, 100) + "; GET /sidecar/v1/sessions lists them, each with its conversation."}
 }
 
-// conversation is that of the request with this id, "" when no record has it.
-func (r *records) conversation(id string) string {
+// conversation is that of a tenant's request with this id, "" when no record has it.
+func (r *records) conversation(id, tenant string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := slices.IndexFunc(r.ring, func(rec Record) bool { return rec.ID == id })
+	i := slices.IndexFunc(r.ring, func(rec Record) bool { return rec.ID == id && rec.tenant == tenant })
 	if i < 0 {
 		return ""
 	}

@@ -128,6 +128,12 @@ func CoreTokens(ix *retrieval.Index, tokens int, count func(string) int) int {
 // does so too, so that it leaves room for tools.
 const directoryTokens = 400
 
+// What stands in a directory before its lists.
+const (
+	byName   = " By name: "
+	byServer = " By server: "
+)
+
 // directory names what exists beyond the front block: the tools by name while
 // they fit in most tokens, else the servers with their sizes, else only the count.
 func directory(ix *retrieval.Index, search bool, most int, count func(string) int) string {
@@ -143,7 +149,7 @@ func directory(ix *retrieval.Index, search bool, most int, count func(string) in
 	if search {
 		head += " If none fits, call " + prefix.SearchTool + "."
 	}
-	if text := head + " By name: " + strings.Join(names, ", "); count(text) <= most {
+	if text := head + byName + strings.Join(names, ", "); count(text) <= most {
 		return text
 	}
 	delete(servers, "")
@@ -152,8 +158,45 @@ func directory(ix *retrieval.Index, search bool, most int, count func(string) in
 		list = append(list, fmt.Sprintf("%s (%d)", name, n))
 	}
 	slices.Sort(list)
-	if text := head + " By server: " + strings.Join(list, ", "); len(list) > 1 && count(text) <= most {
+	if text := head + byServer + strings.Join(list, ", "); len(list) > 1 && count(text) <= most {
 		return text
 	}
 	return head
+}
+
+// listsWithheld says whether a directory names a tool of whole, or a server all of
+// whose tools are of whole, that was cut from set.
+func listsWithheld(directory string, set, whole *catalog.Catalog) bool {
+	if set == whole || whole == nil {
+		return false
+	}
+	if _, names, ok := strings.Cut(directory, byName); ok {
+		return slices.ContainsFunc(strings.Split(names, ", "), func(name string) bool { return withheldFrom(set, whole, name) })
+	}
+	_, list, ok := strings.Cut(directory, byServer)
+	if !ok {
+		return false
+	}
+	servers := func(c *catalog.Catalog) map[string]bool {
+		m := map[string]bool{}
+		for i := range c.Tools() {
+			m[c.Tools()[i].Origin()] = true
+		}
+		return m
+	}
+	left, all := servers(set), servers(whole)
+	return slices.ContainsFunc(strings.Split(list, ", "), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, " (")
+		return all[name] && !left[name]
+	})
+}
+
+// withheldFrom says that a tool of whole was cut from set.
+func withheldFrom(set, whole *catalog.Catalog, name string) bool {
+	if set == whole || whole == nil {
+		return false
+	}
+	_, ok := set.Lookup(name)
+	_, exists := whole.Lookup(name)
+	return exists && !ok
 }

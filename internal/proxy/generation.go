@@ -23,6 +23,7 @@ type generation struct {
 	schema func(tool string) json.RawMessage // of its arguments, nil for none
 	limits openai.Limits
 	newID  func() string
+	within bool // the prompt has opened reasoning that the engine does not split off
 	none   bool // tool_choice none: text is text, also where it looks like a call
 	must   bool // tool_choice required or a name: a reply that ends by itself has a call
 	single bool // parallel_tool_calls false: it has no second one
@@ -32,10 +33,15 @@ type generation struct {
 	search  bool     // tool_search is answered by the sidecar
 	earlier *carried // rounds of the same request before this one
 
+	stream bool // the client has seen what was parsed so far
+	stops  bool // and has given stop strings, which the engine looks for in calls too
+
 	ids     bool // the ids of the choices are gathered
 	keepIDs bool // and the client wants them too
-	text    bool // the stream is that of a text completion
 	top     int  // with so many alternatives to each token
+	// read makes an event that is no chat's the chunks of a chat; nil where the
+	// engine's are.
+	read func(data []byte) ([][]byte, error)
 
 	choices []*choice
 	head    *openai.Object // the last chunk with a choice: id, created, model, …
@@ -52,6 +58,7 @@ type choice struct {
 	index     int
 	parser    *wire.Parser // nil when nothing is a call
 	text      strings.Builder
+	watch     grammar.Watch   // over text that is to be an object of a format
 	thought   strings.Builder // reasoning that the parser found in the text
 	reasoning strings.Builder // reasoning that the engine split off
 	logprobs  [][]byte        // elements of logprobs.content
@@ -60,15 +67,21 @@ type choice struct {
 	search    *toolCall // the model's search, which ends the round
 	end       int       // bytes of the generated text that count, when over
 	over      bool      // what follows is passed over
+	stopped   bool      // at a stop string of the client
+	half      bool      // within a call
 	finish    string
 }
+
+// cut says whether a reply with this finish reason was ended before the model would
+// have: what it lacks then is no fault of the model.
+func (c *choice) cut(reason string) bool { return reason == "length" || c.stopped }
 
 type toolCall struct {
 	id, name  string
 	arguments strings.Builder
 	syntax    grammar.Stream
 	watch     grammar.Watch
-	complete  bool // of a search: its end was seen
+	complete  bool // its end was seen
 }
 
 // maxRepeats is how many bytes of arguments may be the same few over and over.
@@ -125,6 +138,9 @@ func (r *generation) choiceAt(i int) (*choice, error) {
 	if !r.none {
 		c.parser = r.family.NewParser()
 		c.parser.Schema = r.schema
+		if r.within {
+			c.parser.Thinking()
+		}
 	}
 	r.choices = append(r.choices, c)
 	slices.SortFunc(r.choices, func(a, b *choice) int { return a.index - b.index })
@@ -137,10 +153,23 @@ func (r *generation) feed(c *choice, text string) ([]delta, error) {
 		return nil, fmt.Errorf("the reply is larger than %d bytes", maxReplyBytes)
 	}
 	if c.parser == nil {
-		c.text.WriteString(text)
-		return []delta{{text: text}}, nil
+		return []delta{{text: text}}, r.write(c, text)
 	}
 	return r.take(c, c.parser.Feed(text))
+}
+
+// write adds to the text of a choice. One that is to be an object must lead
+// somewhere.
+func (r *generation) write(c *choice, text string) error {
+	c.text.WriteString(text)
+	if r.response == nil {
+		return nil
+	}
+	c.watch.Repeats = maxRepeats
+	if err := c.watch.Feed([]byte(text)); err != nil {
+		return &misfit{message: fmt.Sprintf("the text for response_format leads nowhere: %v", err), detail: err}
+	}
+	return nil
 }
 
 // close ends choice c with the engine's finish reason and gives the client's.
@@ -152,20 +181,29 @@ func (r *generation) close(c *choice, reason string) ([]delta, error) {
 			return out, err
 		}
 	}
-	if c.parser != nil && c.parser.Open() && reason != "length" {
+	if c.parser != nil && c.parser.Open() && !c.cut(reason) {
 		return out, &misfit{message: fmt.Sprintf("the engine stopped (%s) in the middle of a tool call", reason)}
 	}
+	c.half = c.stopped && c.parser != nil && c.parser.Open()
 	if c.search != nil {
-		if !c.search.complete { // cut by length
+		if !c.search.complete { // cut
 			c.search = nil
 		}
 		c.finish = reason
 		return out, nil
 	}
-	if r.must && len(c.calls) == 0 && reason != "length" {
+	if n := len(c.calls); n > 0 && c.stopped && !c.calls[n-1].complete {
+		// As with a reply cut by length, but nobody is handed half a call who can
+		// be spared it.
+		if c.finish = reason; r.stream {
+			return out, nil
+		}
+		c.calls = c.calls[:n-1]
+	}
+	if r.must && len(c.calls) == 0 && !c.cut(reason) {
 		return out, &misfit{message: "the model made no call although tool_choice demands one"}
 	}
-	if r.response != nil && reason == "stop" && len(c.calls) == 0 {
+	if r.response != nil && reason == "stop" && len(c.calls) == 0 && !c.stopped {
 		if err := r.response.Check([]byte(r.said(c).Text)); err != nil {
 			return out, &misfit{message: fmt.Sprintf("the text doesn't fit response_format: %v", err), detail: err,
 				envelope: grammar.Envelope("response_format", r.response.Misfits([]byte(r.said(c).Text), true)...)}
@@ -192,8 +230,10 @@ func (r *generation) take(c *choice, events []wire.Event) ([]delta, error) {
 		}
 		switch e.Kind {
 		case wire.Text:
-			c.text.WriteString(e.Text)
 			out = append(out, delta{text: e.Text})
+			if err := r.write(c, e.Text); err != nil {
+				return out, err
+			}
 		case wire.Reasoning:
 			c.thought.WriteString(e.Text)
 			out = append(out, delta{thought: e.Text})
@@ -234,6 +274,7 @@ func (r *generation) take(c *choice, events []wire.Event) ([]delta, error) {
 			if !k.syntax.Done() {
 				return out, &misfit{message: fmt.Sprintf("arguments of %s end in the middle", k.name)}
 			}
+			k.complete = true
 		case wire.Malformed:
 			return out, &misfit{message: "malformed tool call: " + e.Text}
 		}
@@ -276,13 +317,31 @@ func (r *generation) chunk(data []byte, includeUsage bool) ([][]byte, error) {
 	if v, ok := o.Get("error"); ok && v.Kind() != 'n' {
 		return nil, &upstreamEvent{slices.Clone(v.Raw)}
 	}
+	if r.read == nil {
+		return r.chatChunk(o, includeUsage)
+	}
+	events, err := r.read(data)
+	if err != nil {
+		return nil, err
+	}
+	var out [][]byte
+	for _, e := range events {
+		if o, err = openai.Scan(e, openai.Limits{}); err != nil {
+			panic("proxy: a chunk of ours: " + err.Error())
+		}
+		chunks, err := r.chatChunk(o, includeUsage)
+		out = append(out, chunks...)
+		if err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// chatChunk does it for a chunk of a chat.
+func (r *generation) chatChunk(o *openai.Object, includeUsage bool) ([][]byte, error) {
 	if v, ok := o.Get("usage"); ok && v.Kind() == '{' {
 		r.usage = slices.Clone(v.Raw)
-	}
-	if r.text {
-		if o, err = chatChunk(o, len(r.choices) == 0, r.top); err != nil {
-			return nil, err
-		}
 	}
 	v, _ := o.Get("choices")
 	elements := openai.Elements(v)
@@ -385,6 +444,7 @@ func (r *generation) choiceChunk(head *openai.Object, v openai.Value) ([][]byte,
 		}
 	}
 	finish := text(co, "finish_reason")
+	c.stopped = finish == "stop" && r.stopString(co)
 	if err == nil && finish != "" {
 		if c.finish != "" {
 			return nil, fmt.Errorf("the engine finished choice %d twice", index)
@@ -395,6 +455,21 @@ func (r *generation) choiceChunk(head *openai.Object, v openai.Value) ([][]byte,
 	}
 	chunks := r.encode(head, co, do, hasContent, deltas, c.finish, err == nil && finish != "" && c.search == nil)
 	return chunks, err
+}
+
+// stopString says whether the choice that ends here does so at a stop string: vLLM
+// and SGLang name it, and give a number or null for what ended otherwise. Where the
+// engine says nothing, a reply to a client with stop strings may have.
+func (r *generation) stopString(co *openai.Object) bool {
+	told := false
+	for _, key := range []string{"stop_reason", "matched_stop"} {
+		v, ok := co.Get(key)
+		if ok && v.Kind() == '"' {
+			return r.stops
+		}
+		told = told || ok
+	}
+	return r.stops && !told
 }
 
 // encode writes the deltas into copies of the engine's chunk. Members of the

@@ -186,6 +186,60 @@ func TestReply(t *testing.T) {
 	}
 }
 
+// TestStopStringInCall: a stop string of the client that matches within a call ends
+// the reply as it would with the OpenAI API. A client that does not stream is not
+// handed the half call. Without a stop string of the client's it is the engine's
+// fault.
+func TestStopStringInCall(t *testing.T) {
+	const whole1 = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>"
+	const half = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1"
+	for _, tt := range []struct {
+		name, text, told     string
+		stops, must          bool
+		streamed, unstreamed string // "" where the reply is withheld
+	}{
+		{"vLLM", "Hi." + half, `,"stop_reason":"STOP"`, true, false, `content="Hi." add({"a": 1) finish=stop`, `content="Hi." finish=stop`},
+		{"SGLang", half, `,"matched_stop":"STOP"`, true, true, `add({"a": 1) finish=stop`, `finish=stop`},
+		{"an engine that says nothing", half, ``, true, false, `add({"a": 1) finish=stop`, `finish=stop`},
+		{"behind a whole call", whole1 + "\n" + half, `,"stop_reason":"STOP"`, true, true, `add({"a": 1}) add({"a": 1) finish=stop`, `add({"a": 1}) finish=tool_calls`},
+		{"in the head of a call", "<tool_call>\n{\"na", `,"stop_reason":"STOP"`, true, true, `finish=stop`, `finish=stop`},
+		{"at the end of a call", strings.TrimSuffix(whole1, "</tool_call>"), `,"stop_reason":"</tool_call>"`, true, true, `add({"a": 1}) finish=tool_calls`, `add({"a": 1}) finish=tool_calls`},
+		{"in the text before any call", "Hi.", `,"stop_reason":"STOP"`, true, true, `content="Hi." finish=stop`, `content="Hi." finish=stop`},
+		{"a token of the model's own", half, `,"stop_reason":null`, true, false, "", ""},
+		{"no stop string of the client's", half, `,"stop_reason":"STOP"`, false, false, "", ""},
+	} {
+		for _, stream := range []bool{true, false} {
+			r := newGeneration(t)
+			r.stops, r.must, r.stream = tt.stops, tt.must, stream
+			chunks := engineChunks([]string{tt.text}, "stop")
+			for i := range chunks {
+				chunks[i] = strings.Replace(chunks[i], `,"stop_reason":null`, tt.told, 1)
+			}
+			got, err := play(t, r, chunks)
+			want := tt.streamed
+			if !stream {
+				want = tt.unstreamed
+			}
+			if want == "" {
+				if !errors.As(err, new(*misfit)) {
+					t.Errorf("%s, stream %v: error %v, want a misfit", tt.name, stream, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s, stream %v: %v", tt.name, stream, err)
+				continue
+			}
+			if !stream {
+				got = whole(t, r.completion())
+			}
+			if s := printSeen(got); s != want {
+				t.Errorf("%s, stream %v: %s, want %s", tt.name, stream, s, want)
+			}
+		}
+	}
+}
+
 func printSeen(s seen) string {
 	var b strings.Builder
 	if s.Content != "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/netip"
 	"os"
 	"time"
 )
@@ -37,7 +38,9 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	sink.rc.SetReadDeadline(time.Time{})
-	req := &Request{Method: r.Method, Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery, Header: r.Header, Body: body}
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	local := err == nil && from.Addr().IsLoopback()
+	req := &Request{Method: r.Method, Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery, Header: r.Header, Local: local, Body: body}
 	h.p.Serve(ctx, req, sink)
 	sink.rc.SetWriteDeadline(time.Time{})
 }

@@ -14,7 +14,8 @@ func (p *Proxy) serveHealth(x *exchange) {
 	x.reply(200, http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, []byte("ok\n"))
 }
 
-// serveReady says whether a request would reach the engine.
+// serveReady says whether a request would reach the engine. An embedder that is
+// down makes nobody wait: retrieval has a table of its own.
 func (p *Proxy) serveReady(x *exchange) {
 	if p.isDraining() {
 		x.fail("", serverError(503, "draining", "The sidecar is shutting down."))
@@ -24,7 +25,11 @@ func (p *Proxy) serveReady(x *exchange) {
 		x.fail("", serverError(503, "engine_not_ready", "The engine is not ready: "+err.Error()))
 		return
 	}
-	x.reply(200, http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, []byte("ready\n"))
+	body := "ready\n"
+	if s, ok := p.stages.(*stages); ok && s.embedding != nil {
+		body += s.embedding.state() + "\n"
+	}
+	x.reply(200, http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, []byte(body))
 }
 
 // readiness remembers for readyFor what the engine last said, so that many
@@ -86,5 +91,12 @@ func (p *Proxy) askStatus(ctx context.Context, path string) (int, error) {
 	return resp.StatusCode, nil
 }
 
-// Ready asks the engine whether it serves; the error says why not.
-func (p *Proxy) Ready(ctx context.Context) error { return p.ready.check(ctx, p) }
+// Ready asks the engine whether it serves, and probes one that does, before there
+// is traffic; the error says why it does not serve.
+func (p *Proxy) Ready(ctx context.Context) error {
+	err := p.ready.check(ctx, p)
+	if s, ok := p.stages.(*stages); ok && err == nil && !s.cfg.Observe {
+		s.engine.info(ctx) // what can't be probed now is probed with a request
+	}
+	return err
+}

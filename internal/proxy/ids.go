@@ -63,15 +63,18 @@ func readIDs(dst []int32, list openai.Value) ([]int32, error) {
 	return dst, nil
 }
 
-// chatChunk makes a chunk of a text completion one of a chat completion. first says
-// that none came before: a chat begins with the role. top is the alternatives of each
-// token that were asked for.
-func chatChunk(o *openai.Object, first bool, top int) (*openai.Object, error) {
+// completions makes a chunk of a text completion one of a chat completion, which
+// begins with the role.
+func (r *generation) completions(data []byte) ([][]byte, error) {
+	o, err := openai.Scan(data, r.limits)
+	if err != nil {
+		return nil, err
+	}
 	o.Set("object", []byte(`"chat.completion.chunk"`))
 	v, _ := o.Get("choices")
 	elements := openai.Elements(v)
 	if len(elements) == 0 {
-		return o, nil
+		return [][]byte{o.Bytes()}, nil
 	}
 	list := []byte{'['}
 	for i, e := range elements {
@@ -80,14 +83,14 @@ func chatChunk(o *openai.Object, first bool, top int) (*openai.Object, error) {
 			return nil, errors.New("the engine sent a choice that is no object")
 		}
 		delta := []byte(`{`)
-		if first {
+		if len(r.choices) == 0 {
 			delta = append(delta, `"role":"assistant",`...)
 		}
 		delta = openai.AppendString(append(delta, `"content":`...), text(co, "text"))
 		co.Delete("text")
 		co.Set("delta", append(delta, '}'))
 		if lv, ok := co.Get("logprobs"); ok && lv.Kind() == '{' {
-			chat, err := chatLogprobs(lv.Raw, top)
+			chat, err := chatLogprobs(lv.Raw, r.top)
 			if err != nil {
 				return nil, err
 			}
@@ -99,7 +102,29 @@ func chatChunk(o *openai.Object, first bool, top int) (*openai.Object, error) {
 		list = append(list, co.Bytes()...)
 	}
 	o.Set("choices", append(list, ']'))
-	return openai.Scan(o.Bytes(), openai.Limits{})
+	return [][]byte{o.Bytes()}, nil
+}
+
+// tokenProb is a token with its log probability, as a chat tells it.
+type tokenProb struct {
+	Token   string  `json:"token"`
+	Logprob float64 `json:"logprob"`
+	Bytes   []int   `json:"bytes"`
+}
+
+// position is one of a reply's tokens, with its alternatives.
+type position struct {
+	tokenProb
+	Top []tokenProb `json:"top_logprobs"`
+}
+
+// alternatives are the first so many of a list, or all of it where the number is
+// negative, as engines have it.
+func alternatives(list []tokenProb, top int) []tokenProb {
+	if top < 0 || top > len(list) {
+		return list
+	}
+	return list[:top]
 }
 
 // chatLogprobs writes the log probabilities of a text completion as those of a chat,
@@ -113,15 +138,6 @@ func chatLogprobs(raw []byte, top int) ([]byte, error) {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return nil, fmt.Errorf("the engine's logprobs: %w", err)
 	}
-	type token struct {
-		Token   string  `json:"token"`
-		Logprob float64 `json:"logprob"`
-		Bytes   []int   `json:"bytes"`
-	}
-	type position struct {
-		token
-		Top []token `json:"top_logprobs"`
-	}
 	bytesOf := func(s string) []int {
 		b := make([]int, len(s))
 		for i := range len(s) {
@@ -133,16 +149,18 @@ func chatLogprobs(raw []byte, top int) ([]byte, error) {
 		Content []position `json:"content"`
 	}{make([]position, len(in.Tokens))}
 	for i, t := range in.Tokens {
-		p := position{token{t, 0, bytesOf(t)}, []token{}}
+		p := position{tokenProb{t, 0, bytesOf(t)}, []tokenProb{}}
 		if i < len(in.Probs) && in.Probs[i] != nil {
 			p.Logprob = *in.Probs[i]
 		}
 		if i < len(in.Top) {
 			for t, prob := range in.Top[i] {
-				p.Top = append(p.Top, token{t, prob, bytesOf(t)})
+				p.Top = append(p.Top, tokenProb{t, prob, bytesOf(t)})
 			}
-			slices.SortFunc(p.Top, func(a, b token) int { return cmp.Or(cmp.Compare(b.Logprob, a.Logprob), cmp.Compare(a.Token, b.Token)) })
-			p.Top = p.Top[:min(len(p.Top), top)]
+			slices.SortFunc(p.Top, func(a, b tokenProb) int {
+				return cmp.Or(cmp.Compare(b.Logprob, a.Logprob), cmp.Compare(a.Token, b.Token))
+			})
+			p.Top = alternatives(p.Top, top)
 		}
 		out.Content[i] = p
 	}

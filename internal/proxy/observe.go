@@ -26,8 +26,7 @@ func (s *stages) observe(x *exchange, rec *Record) (finish func()) {
 		defer close(done)
 		defer func() {
 			if fault := recover(); fault != nil { // the wire must not notice
-				x.p.metrics.panics.Inc()
-				x.p.logFault(fault)
+				x.p.fault(fault)
 				rec.Mode, rec.Reason = "passthrough", "a fault of the shadow stages"
 			}
 		}()
@@ -40,10 +39,11 @@ func (s *stages) observe(x *exchange, rec *Record) (finish func()) {
 			body = s.open(x.id, tenant(x.req), c.request())
 			rec.Stream = c.stream
 		}
-		if _, err := s.plan(ctx, x.req, o, rec); err != nil {
+		if t, err := s.plan(ctx, x.req, o, rec); err != nil {
 			rec.Mode, rec.Reason = "passthrough", err.Error()
 		} else {
 			rec.Mode = "observe"
+			s.cache.over(t) // it is never sent
 		}
 		if info, err = s.engine.info(ctx); err == nil && info.Family != nil && body != nil {
 			s.compare(body, info.Family)
@@ -120,12 +120,4 @@ func rawElements(v openai.Value) []json.RawMessage {
 		raw = append(raw, e.Raw)
 	}
 	return raw
-}
-
-func commonPrefix(a, b string) int {
-	n := 0
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	return n
 }

@@ -77,6 +77,10 @@ func (p *Proxy) Close() {
 	p.stop()
 	if s, ok := p.stages.(*stages); ok {
 		s.engine.wait()
+		if s.embedding != nil {
+			s.embedding.wg.Wait()
+		}
+		s.prover.wg.Wait()
 		if s.tokenIn != nil {
 			s.tokenIn.wg.Wait()
 		}
@@ -104,6 +108,7 @@ func init() { // routes name methods that name routes
 		{"/v1/models/*", get, (*Proxy).models, false},
 		{"/sidecar/v1/sessions", get, (*Proxy).serveSessions, true},
 		{"/sidecar/v1/sessions/*", []string{"DELETE"}, (*Proxy).serveForget, true},
+		{"/sidecar/v1/usage", []string{"GET", "DELETE"}, (*Proxy).serveUsage, true},
 		{"/sidecar/v1/prefix-diff", post, (*Proxy).servePrefixDiff, true},
 		{"/sidecar/v1/report", get, (*Proxy).serveReport, true},
 		{"/healthz", probe, (*Proxy).serveHealth, true},
@@ -153,8 +158,7 @@ func (p *Proxy) Serve(ctx context.Context, req *Request, sink Sink) {
 	}
 	defer func() {
 		if fault := recover(); fault != nil {
-			p.metrics.panics.Inc()
-			p.logFault(fault)
+			p.fault(fault)
 			x.fail("panic", serverError(500, "internal_error", "The sidecar failed on this request (X-Request-Id "+x.id+")."))
 		}
 		x.finish()
@@ -282,13 +286,15 @@ func (p *Proxy) log(format string, args ...any) {
 	fmt.Fprintf(p.cfg.ErrorLog, "sidecar: "+format+"\n", args...)
 }
 
-func (p *Proxy) logFault(fault any) {
+// fault counts and logs a fault of ours, after which things go on.
+func (p *Proxy) fault(fault any) {
+	p.metrics.panics.Inc()
 	if p.cfg.ErrorLog == nil {
 		return
 	}
 	p.logMu.Lock()
 	defer p.logMu.Unlock()
-	fmt.Fprintf(p.cfg.ErrorLog, "fault while serving a request: %v\n%s", fault, debug.Stack())
+	fmt.Fprintf(p.cfg.ErrorLog, "fault: %v\n%s", fault, debug.Stack())
 }
 
 func routeList() string {

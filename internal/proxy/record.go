@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,9 +41,11 @@ type Record struct {
 	Searches       []Search `json:"searches,omitempty"` // of the model, answered within the request
 	Dropped        []string `json:"dropped,omitempty"`  // found but not added, and why
 
-	Constraint string   `json:"constraint"`         // structural tag, checked or off
-	Checked    []string `json:"checked,omitempty"`  // tools whose arguments the tag can't hold exactly, and why
-	Fallback   string   `json:"fallback,omitempty"` // what was given up, and why
+	Constraint string   `json:"constraint"`           // structural tag, legacy tag, gbnf, checked or off
+	Held       []Held   `json:"held,omitempty"`       // how well the engine holds each callable tool
+	CompileMS  float64  `json:"compile_ms,omitempty"` // predicted for the engine's first use of a structural tag, processor time
+	Checked    []string `json:"checked,omitempty"`    // tools whose arguments the tag can't hold exactly, and why
+	Fallback   string   `json:"fallback,omitempty"`   // what was given up, and why
 	Shaped     []Shaped `json:"shaped,omitempty"`
 
 	// Counts are exact when the tokenizer is the engine's own, else estimates.
@@ -63,6 +66,8 @@ type Record struct {
 	Volatile []prefix.VolatileLine `json:"volatile,omitempty"` // lines taken out of the system text
 
 	Autopsy *Autopsy `json:"autopsy,omitempty"` // of the cache, where there was a turn before
+
+	tenant string // whose request it was; see tenant
 
 	Timing []StageTime `json:"timing,omitempty"`
 	// FirstByte and Total are milliseconds from the request's arrival to the
@@ -144,6 +149,7 @@ type Report struct {
 	ExpectedCached    int            `json:"expected_cached_tokens"`
 	Epochs            int            `json:"epochs"`
 	Fallbacks         map[string]int `json:"fallbacks"`
+	Held              map[string]int `json:"held"` // tools of all turns by how well the engine held them
 	Misfits           int            `json:"misfits"`
 	// PrefixBreaks counts, by what stands at the first difference, the turns
 	// whose prompt as the client sent it does not begin with the turn before.
@@ -169,7 +175,7 @@ type records struct {
 }
 
 func newRecords(keep int) *records {
-	return &records{ring: make([]Record, 0, max(keep, 1)), sum: Report{PassReasons: map[string]int{}, Fallbacks: map[string]int{}, PrefixBreaks: map[string]int{}}}
+	return &records{ring: make([]Record, 0, max(keep, 1)), sum: Report{PassReasons: map[string]int{}, Fallbacks: map[string]int{}, Held: map[string]int{}, PrefixBreaks: map[string]int{}}}
 }
 
 func (r *records) add(rec Record) {
@@ -221,6 +227,9 @@ func (r *records) add(rec Record) {
 	if rec.Epoch != "" {
 		s.Epochs++
 	}
+	for _, h := range rec.Held {
+		s.Held[statusOf(h.Status)]++
+	}
 	if rec.Autopsy != nil {
 		s.Autopsy.add(rec.Autopsy)
 	}
@@ -252,6 +261,7 @@ func (r *records) report() Report {
 	defer r.mu.Unlock()
 	s := r.sum
 	s.PassReasons, s.Fallbacks, s.PrefixBreaks = maps.Clone(s.PassReasons), maps.Clone(s.Fallbacks), maps.Clone(s.PrefixBreaks)
+	s.Held = maps.Clone(s.Held)
 	s.Autopsy = s.Autopsy.finished(r.cost, r.gpuHour)
 	return s
 }
@@ -283,11 +293,13 @@ func (s *stages) note(rec *Record) {
 	s.metrics.count(rec)
 }
 
-// serveSessions lists the last decision records, newest last.
+// serveSessions lists the last decision records of the tenant that asks, newest
+// last; to the operator those of all.
 func (p *Proxy) serveSessions(x *exchange) {
 	list := []Record{}
 	if s, ok := p.stages.(*stages); ok {
-		list = s.records.last()
+		who, all := tenant(x.req), s.operator(x.req)
+		list = slices.DeleteFunc(s.records.last(), func(r Record) bool { return !all && r.tenant != who })
 	}
 	x.replyJSON(map[string][]Record{"sessions": list})
 }
@@ -297,6 +309,9 @@ func (p *Proxy) serveReport(x *exchange) {
 	var r Report
 	if s, ok := p.stages.(*stages); ok {
 		r = s.records.report()
+		if !s.client(x.req).Rules.All() { // sums over all clients tell of tools and requests that aren't its own
+			r.AllToolsTokens, r.SavedTokens, r.PassReasons, r.Fallbacks = 0, 0, map[string]int{}, map[string]int{}
+		}
 	}
 	x.replyJSON(r)
 }
@@ -311,10 +326,10 @@ func (x *exchange) replyJSON(v any) {
 
 // stageMetrics count what the stages decided.
 type stageMetrics struct {
-	turns, fallbacks, schemaTokens, promptTokens, epochs *prometheus.CounterVec
-	stage                                                *prometheus.HistogramVec
-	alarms                                               *prometheus.CounterVec
-	compared                                             prometheus.Counter
+	turns, fallbacks, held, schemaTokens, promptTokens, epochs *prometheus.CounterVec
+	stage                                                      *prometheus.HistogramVec
+	alarms                                                     *prometheus.CounterVec
+	compared, embedFallbacks                                   prometheus.Counter
 }
 
 func newStageMetrics(r *prometheus.Registry) *stageMetrics {
@@ -324,6 +339,7 @@ func newStageMetrics(r *prometheus.Registry) *stageMetrics {
 	m := &stageMetrics{
 		turns:        counter("sidecar_turns_total", "Chat requests by mode: token-in, owned, passthrough, observe or refused.", "mode"),
 		fallbacks:    counter("sidecar_constraint_total", "Chat requests by how their tool calls were held to the schemas.", "constraint"),
+		held:         counter("sidecar_tools_held_total", "Callable tools of all turns by how well the engine held them: proved, bounded, checked, unconstrained or unproved.", "status"),
 		schemaTokens: counter("sidecar_schema_tokens_total", "Schema tokens of all tools on offer, and of those shown.", "which"),
 		promptTokens: counter("sidecar_prompt_tokens_total", "Prompt tokens as the engine reported them, those it found cached, and those the ledger expected cached.", "which"),
 		epochs:       counter("sidecar_epochs_total", "Conversations whose prompt had to start anew."),
@@ -334,7 +350,8 @@ func newStageMetrics(r *prometheus.Registry) *stageMetrics {
 	}
 	m.alarms = counter("sidecar_token_in_alarms_total", "What showed that ids and the engine are out of step: its count of prompt tokens, or its framing of a live conversation.", "what")
 	m.compared = prometheus.NewCounter(prometheus.CounterOpts{Name: "sidecar_token_in_compared_total", Help: "Live conversations whose framing was compared with the engine's in the background."})
-	r.MustRegister(m.alarms, m.compared, m.turns, m.fallbacks, m.schemaTokens, m.promptTokens, m.epochs, m.stage)
+	m.embedFallbacks = prometheus.NewCounter(prometheus.CounterOpts{Name: "sidecar_embedder_fallbacks_total", Help: "Searches with the built-in table because the embedder's vectors were not there in time."})
+	r.MustRegister(m.embedFallbacks, m.alarms, m.compared, m.turns, m.fallbacks, m.held, m.schemaTokens, m.promptTokens, m.epochs, m.stage)
 	return m
 }
 
@@ -357,6 +374,9 @@ func (m *stageMetrics) count(rec *Record) {
 		return
 	}
 	m.fallbacks.WithLabelValues(rec.Constraint).Inc()
+	for _, h := range rec.Held {
+		m.held.WithLabelValues(statusOf(h.Status)).Inc()
+	}
 	m.schemaTokens.WithLabelValues("all").Add(float64(rec.AllToolsTokens))
 	m.schemaTokens.WithLabelValues("shown").Add(float64(rec.ShownTokens))
 	if rec.Epoch != "" {

@@ -27,6 +27,9 @@ func (r *Record) header() http.Header {
 			}
 		}
 	}
+	if len(r.Held) > 0 {
+		h.Set("X-Sidecar-Held", headerHeld(r.Held))
+	}
 	if r.Fallback != "" {
 		h.Set("X-Sidecar-Fallback", headerText(r.Fallback))
 	}
@@ -38,6 +41,21 @@ func (r *Record) header() http.Header {
 		h.Set("Server-Timing", strings.Join(parts, ", "))
 	}
 	return h
+}
+
+// headerHeld counts tools by status: "proved=3, checked=1".
+func headerHeld(held []Held) string {
+	n := map[string]int{}
+	for _, h := range held {
+		n[statusOf(h.Status)]++
+	}
+	var parts []string
+	for _, status := range []string{"proved", "bounded", checkedAfter, unproved, unconstrained} {
+		if n[status] > 0 {
+			parts = append(parts, fmt.Sprintf("%s=%d", status, n[status]))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // maxHeaderNames bounds the list of names in a header, in bytes: Node's clients

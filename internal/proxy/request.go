@@ -28,7 +28,10 @@ type chat struct {
 	choices      int            // n; 1 when absent
 	most         map[string]int // max_tokens and max_completion_tokens, where the client set them
 	wantsIDs     bool           // return_token_ids
+	stops        bool           // stop has strings
 	format       []byte         // the client's response_format unless it is plain text
+	schema       []byte         // that a text for format must fit
+	declared     bool           // and it is the client's own, rather than that of any object
 }
 
 // unstaged says that a request is forwarded unchanged, and why.
@@ -63,6 +66,9 @@ func readChat(o *openai.Object) (*chat, error) {
 	c.choices = integer(o, "n", 1)
 	if v, ok := o.Get("return_token_ids"); ok {
 		c.wantsIDs, _ = v.Bool()
+	}
+	if v, ok := o.Get("stop"); ok {
+		c.stops = v.Kind() == '"' || len(openai.Elements(v)) > 0
 	}
 	c.most = map[string]int{}
 	for _, key := range []string{"max_tokens", "max_completion_tokens"} {
@@ -117,8 +123,18 @@ func (c *chat) readFormat(o *openai.Object) error {
 	}
 	switch kind {
 	case "text":
-	case "json_object", "json_schema":
-		c.format = v.Raw
+	case "json_object":
+		c.format, c.schema = v.Raw, []byte(`{"type":"object","additionalProperties":true}`)
+	case "json_schema":
+		c.format, c.declared = v.Raw, true
+		inner, _ := obj.Get("json_schema")
+		if o, ok := openai.ObjectOf(inner); ok {
+			schema, _ := o.Get("schema")
+			c.schema = schema.Raw
+		}
+		if c.schema == nil {
+			return badRequest("response_format", "response_format of type json_schema needs json_schema.schema")
+		}
 	default:
 		return &unstaged{fmt.Sprintf("response_format of type %q is the client's own constraint", cutText(kind, 100))}
 	}

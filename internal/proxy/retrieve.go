@@ -49,12 +49,12 @@ func (s *stages) retrieve(t *turn) error {
 	})
 	var hits []retrieval.Hit
 	if s.cfg.Retrieval && t.choice.Mode != grammar.None && t.messages[last].Role == "user" && (recorded == nil || needed) {
-		q.Explain = true
+		q.Explain, q.Memory = true, s.memory(t)
 		most := 4*s.cfg.TopK + len(visible)
 		if t.allowed != nil {
 			most = ix.Len() // the ones allowed may stand anywhere in the order
 		}
-		hits = slices.DeleteFunc(ix.Search(q, most), func(h retrieval.Hit) bool { return !t.allows(ix.Tool(h.Tool).Name) })
+		hits = slices.DeleteFunc(s.find(t, q, most), func(h retrieval.Hit) bool { return !t.allows(ix.Tool(h.Tool).Name) })
 	}
 	if needed && len(hits) == 0 {
 		// A call is demanded and the words point nowhere: the tools in the order
@@ -111,6 +111,9 @@ func (s *stages) choose(t *turn, hits []retrieval.Hit, always []string, visible 
 // it can mend it and is told every time: of a tool that it names, and of its own
 // tools when all of them stand in front.
 func (s *stages) usable(t *turn, i int) bool {
+	if !t.mayUse(i) {
+		return false
+	}
 	tool := t.set.Index().Tool(i)
 	if !s.cfg.Grammar || t.choice.Mode == grammar.Named && tool.Name == t.choice.Name || i < t.set.Client() && s.allInFront(t.set) {
 		return true

@@ -68,9 +68,9 @@ func (s *stages) search(t *turn, r *generation) error {
 		}
 	} else {
 		q := retrieval.Text(query)
-		q.Explain = true
+		q.Explain, q.Memory = true, s.memory(t)
 		wishes = len(q.Clauses)
-		hits = ix.Search(q, 4*s.cfg.TopK+len(visible))
+		hits = s.find(t, q, 4*s.cfg.TopK+len(visible))
 	}
 	sel := s.choose(t, hits, always, visible, s.cfg.Tokens, wishes)
 	sel.Tools = slices.DeleteFunc(sel.Tools, func(i int) bool { return !s.usable(t, i) })

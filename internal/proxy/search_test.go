@@ -240,3 +240,50 @@ func TestSearchOnOpenStream(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedInSearch: a notation that the engine refuses in one round, by its
+// status or as SGLang does by the first event of a stream, is not sent again in
+// those after it; tools that a search finds are said to be held as the others are.
+func TestRefusedInSearch(t *testing.T) {
+	const message = `{"message":"Failed to compile json grammar: structural_tag","code":400}`
+	for name, no := range map[string]scriptedReply{
+		"status": {status: 400, body: `{"error":` + message + `}`},
+		"event":  {raw: true, body: `data: {"error":` + message + "}\n\n"},
+	} {
+		for refusals, want := range []struct{ formats, constraint string }{
+			{"tag tag", "structural tag"}, {"tag legacy legacy", "legacy tag"}, {"tag legacy - -", "checked"},
+		} {
+			for _, stream := range []string{"", `,"stream":true,"stream_options":{"include_usage":true}`} {
+				eng, srv := newScripted(t)
+				s := newSidecar(t, srv.URL, allStages())
+				for range refusals {
+					eng.say(no)
+				}
+				eng.say(scriptedReply{text: searchFor("payroll of a customer")}, scriptedReply{text: callPayroll})
+				status, _, body := s.ask(chatBody(toolList(200), `[{"role":"user","content":"weather, please"}]`, stream))
+				if status != 200 || !strings.Contains(string(body), "get_payroll") {
+					t.Fatalf("%s %d%s: status %d: %s", name, refusals, stream, status, body)
+				}
+				var formats []string
+				for _, b := range eng.took() {
+					kind := "-"
+					switch format := string(b.Format); {
+					case strings.Contains(format, `"structures"`):
+						kind = "legacy"
+					case strings.Contains(format, `"structural_tag"`):
+						kind = "tag"
+					}
+					formats = append(formats, kind)
+				}
+				rec := s.last()
+				if got := strings.Join(formats, " "); got != want.formats || rec.Constraint != want.constraint {
+					t.Errorf("%s %d%s: sent %s, held by %s", name, refusals, stream, got, rec.Constraint)
+				}
+				at := slices.IndexFunc(rec.Held, func(h Held) bool { return h.Name == "get_payroll" })
+				if at < 0 || (rec.Held[at].Status == unconstrained) != (rec.Constraint == "checked") {
+					t.Errorf("%s %d%s: held %v", name, refusals, stream, rec.Held)
+				}
+			}
+		}
+	}
+}

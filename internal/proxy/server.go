@@ -174,6 +174,7 @@ func requestOf(fc *fasthttp.RequestCtx) *Request {
 		Method:   string(fc.Method()),
 		Path:     string(uri.PathOriginal()),
 		RawQuery: string(uri.QueryString()),
+		Local:    fc.RemoteIP().IsLoopback(),
 		Body:     fc.Request.Body(),
 		Release:  fc.Request.ResetBody,
 	}

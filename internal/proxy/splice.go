@@ -1,11 +1,11 @@
 package proxy
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/toolsidecar/sidecar/internal/openai"
 	"github.com/toolsidecar/sidecar/models/wire"
-	"github.com/toolsidecar/sidecar/prefix"
 )
 
 // splice writes the body for the engine: the client's request with what is ours in
@@ -16,9 +16,7 @@ func (t *turn) splice() {
 	for _, key := range []string{"tools", "tool_choice", "parallel_tool_calls"} {
 		o.Delete(key)
 	}
-	if t.emitted.Format != nil {
-		o.Set("response_format", append(append([]byte(`{"type":"structural_tag","format":`), t.emitted.Format...), '}'))
-	}
+	t.constraint.put(o)
 	o.Set("stream", []byte("true"))
 	options := []byte(`{"include_usage":true}`)
 	if v, ok := o.Get("stream_options"); ok {
@@ -33,16 +31,18 @@ func (t *turn) splice() {
 
 // encode writes the body for the engine as the turn is now.
 func (t *turn) encode() {
-	t.path, t.body = "/v1/chat/completions", t.object.Bytes()
-	if t.prompt == nil {
-		return
-	}
-	o, err := openai.Scan(t.body, openai.Limits{})
+	o, err := openai.Scan(t.object.Bytes(), openai.Limits{})
 	if err != nil {
 		panic("proxy: a body of ours: " + err.Error())
 	}
-	t.setIDs(o)
-	t.path, t.body = t.info.TokenIn.Path(), o.Bytes()
+	t.path = "/v1/chat/completions"
+	if t.prompt != nil {
+		t.setIDs(o)
+		t.path = t.info.TokenIn.Path()
+	} else {
+		t.askIDs(o)
+	}
+	t.body = o.Bytes()
 }
 
 func (t *turn) messagesJSON() []byte {
@@ -65,49 +65,12 @@ func (t *turn) messagesJSON() []byte {
 	return append(b, ']')
 }
 
-// expect works out how many prompt tokens the engine should find in its cache:
-// what this prompt shares with the previous turn's prompt and reply. It needs
-// the engine's own tokenizer, else the record says nothing about it.
-func (s *stages) expect(t *turn) {
-	if !t.info.TokenizerExact {
-		return
-	}
-	f, count := t.info.Family, s.cfg.Counter
-	messages := func(turns []prefix.Turn) []wire.Message {
-		out := make([]wire.Message, len(turns))
-		for i, m := range turns {
-			out[i] = wire.Message{Role: m.Role, Content: m.Text}
-		}
-		return out
-	}
-	opt := wire.Options{AddGenerationPrompt: true, EnableThinking: t.enableThinking()}
-	prompt := string(f.Render(nil, messages(t.layout), nil, opt))
-	i := len(t.layout) - 1
-	for i >= 0 && !t.layout[i].Generated {
-		i--
-	}
-	if i < 0 {
-		t.record.PromptTokens = count.Count(prompt)
-		return
-	}
-	before := string(f.Render(nil, messages(t.layout[:i]), nil, opt)) + t.layout[i].Text
-	// Up to a control token that both have, the tokens are the same: encoded once.
-	at := max(0, strings.LastIndex(prompt[:commonPrefix(prompt, before)], f.TurnStart))
-	same := count.Count(prompt[:at])
-	rest, previous := count.Encode(nil, prompt[at:]), count.Encode(nil, before[at:])
-	n := 0
-	for n < len(previous) && n < len(rest) && previous[n] == rest[n] {
-		n++
-	}
-	t.record.PromptTokens, t.record.PrefixTokens = same+len(rest), same+n
-	if t.info.BlockSize > 0 {
-		// An engine computes at least the last prompt token anew.
-		t.record.ExpectedCached = min(same+n, t.record.PromptTokens-1) / t.info.BlockSize * t.info.BlockSize
-	}
-}
-
-// enableThinking reads chat_template_kwargs.enable_thinking.
+// enableThinking is the template's enable_thinking: what the engine was found to make
+// of the request, else what chat_template_kwargs says.
 func (t *turn) enableThinking() *bool {
+	if t.switches != nil {
+		return t.switches.Thinking
+	}
 	v, ok := t.object.Get("chat_template_kwargs")
 	if !ok {
 		return nil
@@ -125,4 +88,30 @@ func (t *turn) enableThinking() *bool {
 		return nil
 	}
 	return &b
+}
+
+// within says that a reply begins inside reasoning, which the prompt has opened and
+// the engine does not split off. A constraint that holds from the first token on keeps
+// the model from reasoning.
+func (t *turn) within() bool {
+	f := t.info.Family
+	if !f.ThinkInPrompt || t.info.Reasoning || !t.constraint.none() {
+		return false
+	}
+	msgs := make([]wire.Message, len(t.layout))
+	for i, m := range t.layout {
+		msgs[i].Role = m.Role
+	}
+	return strings.HasSuffix(f.AnswerPrompt(msgs, wire.Options{EnableThinking: t.enableThinking()}), f.ThinkOpen)
+}
+
+// otherwise says that enable_thinking changes what the template writes.
+func (t *turn) otherwise() bool {
+	thinking := t.enableThinking()
+	if thinking == nil {
+		return false
+	}
+	msgs := []wire.Message{{Role: "user", Content: "?"}, {Role: "assistant", Content: "."}, {Role: "user", Content: "?"}}
+	plain := t.info.Family.Render(nil, msgs, nil, wire.Options{AddGenerationPrompt: true})
+	return !bytes.Equal(plain, t.info.Family.Render(nil, msgs, nil, wire.Options{AddGenerationPrompt: true, EnableThinking: thinking}))
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -49,7 +52,18 @@ type StageConfig struct {
 	// lives; nil for a random one.
 	Secret      []byte
 	LedgerBytes int // of the ledger in memory, without Ledger
-	Sessions    int // decision records kept for /sidecar/v1/sessions
+	// Embedder gives vectors of tools and queries in the place of the table in the
+	// program; nil for none. EmbedderName is what the record calls it.
+	Embedder      Embedder
+	EmbedderName  string
+	EmbedDeadline time.Duration // that a request waits for the vectors of its query; 150 ms
+	// Clients says which tools each client may use; nil lets all use all. Not
+	// enforced when observing, which puts no tool on the wire.
+	Clients *Clients
+	// Usage remembers which calls succeeded, tenant by tenant; nil for nobody. The
+	// caller closes it.
+	Usage    *store.Usage
+	Sessions int // decision records kept for /sidecar/v1/sessions
 	// Volatile are rules for lines of the system text that change from turn to
 	// turn; nil leaves all where they are. Not applied when observing.
 	Volatile prefix.VolatileRules
@@ -92,15 +106,18 @@ const (
 // stages runs retrieval, prefix, grammar and token budget around one chat
 // completion. It is safe for concurrent use.
 type stages struct {
-	cfg     StageConfig
-	engine  *engineState
-	ledger  prefix.Ledger
-	tools   *catalog.Cache
-	records *records
-	metrics *stageMetrics
-	history history  // of requests, for the autopsy
-	tenants tenants  // seen without a salt
-	tokenIn *tokenIn // nil when prompts are sent as text
+	cfg       StageConfig
+	engine    *engineState
+	ledger    prefix.Ledger
+	tools     *catalog.Cache
+	records   *records
+	metrics   *stageMetrics
+	history   history // of requests, for the autopsy
+	tenants   tenants // seen without a salt
+	cache     *cacheModel
+	embedding *embedding // nil without an embedder
+	tokenIn   *tokenIn   // nil when prompts are sent as text
+	prover    *prover
 
 	promptLogMu sync.Mutex // guards writes to cfg.PromptLog
 }
@@ -123,23 +140,38 @@ func newStages(base context.Context, p *Proxy) (*stages, error) {
 	s := &stages{cfg: cfg, records: newRecords(cfg.Sessions), tools: catalog.NewCache(0)}
 	s.records.cost, s.records.gpuHour = cfg.Cost, cfg.GPUHour
 	s.metrics = newStageMetrics(p.metrics.registry)
+	if cfg.Embedder != nil {
+		s.embedding = newEmbedding(base, &cfg, p.log)
+	}
 	s.ledger = forgetful{}
 	if cfg.Prefix {
 		s.ledger = cfg.Ledger
 	}
 	if server := s.server(); server != nil {
 		s.allTokens(server) // counted once here, not by the first request
+		if s.embedding != nil && !s.allInFront(server) {
+			s.embedding.index(server) // begun here
+		}
+		if cfg.Clients != nil {
+			for _, c := range append(slices.Collect(maps.Values(cfg.Clients.byKey)), cfg.Clients.unknown) { // and cut
+				if _, err := s.permitted(c, server); err != nil {
+					return nil, err
+				}
+			}
+		}
 	}
 	prober := &engine.Prober{Client: &http.Client{Transport: p.client.transport}, Base: p.engine.String(), Key: p.cfg.EngineAPIKey, Family: cfg.Family, Tokenizer: cfg.Counter, Text: cfg.Mode == ModeOwned || cfg.Observe}
-	s.engine = &engineState{probe: prober.Probe, base: base}
+	s.engine = &engineState{probe: prober.Probe, same: prober.Same, base: base, now: time.Now, log: p.log}
+	entries, _, _ := cfg.Ledger.Stats()
+	s.cache = &cacheModel{inherited: entries > 0}
 	switch cfg.Mode {
 	case "", ModeAuto, ModeTokenIn:
-		entries, _, _ := cfg.Ledger.Stats()
-		s.tokenIn = &tokenIn{vocabulary: cfg.Counter, prober: prober, every: cfg.Compare, base: base, inherited: entries > 0, log: p.log, metrics: s.metrics}
+		s.tokenIn = &tokenIn{vocabulary: cfg.Counter, prober: prober, every: cfg.Compare, base: base, log: p.log, metrics: s.metrics}
 	case ModeOwned:
 	default:
 		return nil, fmt.Errorf("mode %q: there are %s, %s and %s", cfg.Mode, ModeAuto, ModeTokenIn, ModeOwned)
 	}
+	s.prover = newProver(base, p.fault)
 	return s, nil
 }
 
@@ -152,27 +184,36 @@ func (forgetful) Put(prefix.Key, *prefix.Entry) {}
 
 // enabled says whether any stage would look at a chat request.
 func (c *StageConfig) enabled() bool {
-	return c.Retrieval || c.Prefix || c.Grammar || c.TokenBudget || c.Observe || len(c.Volatile) > 0 || c.CacheSalt
+	return c.Retrieval || c.Prefix || c.Grammar || c.TokenBudget || c.Observe || len(c.Volatile) > 0 || c.CacheSalt || c.Clients != nil
 }
 
 // turn is one chat request on its way through the stages.
 type turn struct {
 	*chat
-	info    *engine.Info
-	set     *catalog.Catalog
-	conv    *prefix.Conversation
-	offered map[string]*grammar.Checked // callable names
-	schemas map[string]json.RawMessage  // of the arguments of the same
-	layout  []prefix.Turn
-	emitted grammar.Emission
-	prompt  *prefix.Prompt // nil when the engine is given text
-	path    string
-	body    []byte
-	record  *Record
+	ctx        context.Context // of the request
+	tenant     string          // see tenant
+	client     *Client
+	info       *engine.Info
+	set        *catalog.Catalog
+	conv       *prefix.Conversation
+	offered    map[string]*grammar.Checked // callable names
+	schemas    map[string]json.RawMessage  // of the arguments of the same
+	layout     []prefix.Turn
+	constraint constraint     // that the engine is sent
+	prompt     *prefix.Prompt // nil when the engine is given text
+	ids        []int32        // of the prompt; nil when the vocabulary is not the engine's
+	key        []int32        // of the prompt in the model of the cache
+	overlap    int            // tokens shared with prompts that were computed at the same time; guarded by cacheModel.mu
+	path       string
+	body       []byte
+	record     *Record
+	switches   *engine.Switches // for the template, as the engine reads them; nil where that is not known
 
-	refused   bool // the engine refused a constraint of this request
-	rounds    int  // searches of the model that may still be answered
-	canSearch bool // tool_search is among offered, and is the sidecar's
+	noTag     bool   // the engine refused the structural tag of this request
+	refused   bool   // and every other constraint
+	again     func() // writes the next constraint when one is refused; nil for none
+	rounds    int    // searches of the model that may still be answered
+	canSearch bool   // tool_search is among offered, and is the sidecar's
 	earlier   carried
 }
 
@@ -190,7 +231,12 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 		return nil, err
 	}
 	rec.Model, rec.Messages = c.model, len(c.messages)
-	set, err := s.merged(c.tools.Raw)
+	whole, err := s.merged(c.tools.Raw)
+	client := s.client(req)
+	var set *catalog.Catalog
+	if err == nil {
+		set, err = s.permitted(client, whole)
+	}
 	var foreign *catalog.TypeError
 	var bad *catalog.ClientError
 	switch {
@@ -204,7 +250,14 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 		if c.choice.Mode == grammar.Required || c.choice.Mode == grammar.Named {
 			return nil, badRequest("tool_choice", "tool_choice %s needs tools, and there are none", c.choice.Mode)
 		}
-		return nil, &unstaged{"no tools"}
+		if !s.cfg.Grammar || !c.declared {
+			return nil, &unstaged{"no tools"}
+		}
+		// A schema alone is held as one beside tools.
+		if set, err = s.tools.FromClient([]byte("[]")); err != nil {
+			panic("proxy: no tools: " + err.Error())
+		}
+		c.choice.Mode = grammar.None
 	}
 	lap("read")
 	info, err := s.engine.info(ctx)
@@ -214,15 +267,19 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 	if info.Family == nil {
 		return nil, &unstaged{info.FamilyReason}
 	}
-	t := &turn{chat: c, info: info, set: set, record: rec}
+	t := &turn{chat: c, ctx: ctx, tenant: tenant(req), client: client, info: info, set: set, record: rec}
 	if c.choices <= 1 {
 		t.rounds = s.cfg.Rounds
 	}
 	rec.TokensExact = info.TokenizerExact
-	rec.Mode, rec.Reason = ModeOwned, info.FamilyReason // of a family that was named and doesn't render alike
-	s.converse(t, req)
+	unread := ""
 	if s.tokenIn != nil && !s.cfg.Observe {
-		if why := s.tokenIn.lower(t); why != "" {
+		unread = s.tokenIn.read(t)
+	}
+	rec.Mode, rec.Reason = ModeOwned, info.FamilyReason // of a family that was named and doesn't render alike
+	s.converse(t, req, whole)
+	if s.tokenIn != nil && !s.cfg.Observe {
+		if why := cmp.Or(s.tokenIn.lower(t), unread); why != "" {
 			rec.fallBack("owned mode: " + why)
 		} else {
 			rec.Mode = ModeTokenIn
@@ -233,6 +290,8 @@ func (s *stages) plan(ctx context.Context, req *Request, o *openai.Object, rec *
 		s.shape(t)
 		lap("tokenbudget")
 	}
+	s.learn(t)
+	s.foresee(t)
 	if err := s.retrieve(t); err != nil {
 		return nil, err
 	}
@@ -256,12 +315,16 @@ func (s *stages) compose(t *turn) {
 			t.record.fallBack("owned mode: " + err.Error())
 		}
 	}
+	if t.prompt == nil && t.constraint.lazy() {
+		// The chat endpoint applies a grammar from the first token on.
+		t.release()
+		t.record.Constraint = "checked"
+		t.record.fallBack("the chat endpoint of this engine takes no grammar that waits for a call")
+	}
+	s.expect(t)
 	t.splice()
 	if t.prompt != nil {
-		s.tokenIn.expect(t)
 		s.tokenIn.compare(t)
-	} else {
-		s.expect(t)
 	}
 	s.logPrompt(t)
 }
@@ -287,19 +350,31 @@ func (s *stages) merged(tools []byte) (*catalog.Catalog, error) {
 }
 
 // converse looks the conversation up and starts a new epoch when a tool that
-// stands in its prompt means something else now.
-func (s *stages) converse(t *turn, req *Request) {
-	scope := prefix.Scope{Secret: s.cfg.Secret, Tenant: tenant(req), Fingerprint: strings.Join([]string{t.model, t.info.Family.Name, t.info.Version, s.cfg.Counter.Name()}, "\x00")}
+// stands in its prompt means something else now, or is its client's no more. whole
+// is the set before it was cut to what the client may use.
+func (s *stages) converse(t *turn, req *Request, whole *catalog.Catalog) {
+	print := []string{t.model, t.info.Family.Name, t.info.Version, s.cfg.Counter.Name()}
+	if t.otherwise() { // and has a history of its own
+		print = append(print, fmt.Sprint("enable_thinking=", *t.enableThinking()))
+	}
+	scope := prefix.Scope{Secret: s.cfg.Secret, Tenant: tenant(req), Fingerprint: strings.Join(print, "\x00")}
 	id := t.set.Key()
 	t.conv = prefix.Open(s.ledger, scope, hex.EncodeToString(id[:]), t.messages)
 	for _, shown := range t.conv.Shown() {
 		i, ok := t.set.Index().Lookup(shown.Name)
-		if !ok || string(t.set.Index().Tool(i).Raw) == shown.JSON || string(t.set.Index().Slim(i)) == shown.JSON {
+		if withdrawn := withheldFrom(t.set, whole, shown.Name); !withdrawn && (!ok || string(t.set.Index().Tool(i).Raw) == shown.JSON || string(t.set.Index().Slim(i)) == shown.JSON) {
 			continue
 		}
 		t.conv.Renew(scope, hex.EncodeToString(id[:]))
 		t.record.Epoch = fmt.Sprintf("%s has another definition now", shown.Name)
+		if !ok {
+			t.record.Epoch = shown.Name + " is not allowed to this client any more"
+		}
 		break
+	}
+	if front := t.conv.Front(); front != nil && listsWithheld(front.Directory, t.set, whole) {
+		t.conv.Renew(scope, hex.EncodeToString(id[:]))
+		t.record.Epoch = "the directory names what is not allowed to this client any more"
 	}
 	if why := s.epoch(t); why != "" {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%x %d", t.conv.Root(), t.conv.Len()))
@@ -318,5 +393,12 @@ func (s *stages) converse(t *turn, req *Request) {
 	}
 }
 
-// tenant is the client's API key; without keys there is one tenant.
-func tenant(req *Request) string { return req.Header.Get("Authorization") }
+// tenant is the client's API key in the one spelling that it has here, with the
+// scheme in front; without keys there is one tenant, "".
+func tenant(req *Request) string {
+	scheme, key := credentials(req.Header.Get("Authorization"))
+	if key == "" {
+		return ""
+	}
+	return scheme + " " + key
+}

@@ -2,12 +2,14 @@ package proxy
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,7 +34,6 @@ type tokenIn struct {
 	prober     *engine.Prober // for the background comparison
 	every      int            // one prompt of so many is compared
 	base       context.Context
-	inherited  bool // the ledger had entries when this process began
 	log        func(format string, args ...any)
 	metrics    *stageMetrics
 
@@ -42,33 +43,35 @@ type tokenIn struct {
 
 	// mu guards the fields below, which hold for one engine.
 	mu        sync.Mutex
-	first     *engine.Info // the engine that an inherited ledger is taken to speak of
 	info      *engine.Info
-	seen      *prefix.Seen
 	different string                 // why no prompt is sent as ids any more
 	outOfStep map[prefix.Name]string // conversations that fell back, and why
+	switched  map[string]switched    // what is known of switches, by their bytes
+
+	asking sync.Mutex // held while the engine is asked about switches
 }
 
-// Bounds of what token-in mode remembers. The engine's cache is modelled up to its
-// own capacity, or to maxSeen tokens of 4 bytes.
+// switched is what the engine makes of a request's switches for the template.
+type switched struct {
+	with engine.Switches
+	why  string // a prompt with them is not known; "" when it is
+}
+
+// Bounds of what clients can have the engine asked about.
 const (
-	maxSeen      = 8 << 20
-	maxOutOfStep = 4096
+	maxSwitched = 64
+	maxSwitches = 512 // bytes of one request's
 )
+
+// maxOutOfStep bounds the conversations that are remembered.
+const maxOutOfStep = 4096
 
 // known starts anew when the engine is another one. The caller holds mu.
 func (s *tokenIn) known(info *engine.Info) {
 	if s.info == info {
 		return
 	}
-	size := maxSeen
-	if info.CacheSize > 0 {
-		size = min(size, info.CacheSize)
-	}
-	if s.info == nil {
-		s.first = info
-	}
-	s.info, s.seen, s.different, s.outOfStep = info, prefix.NewSeen(size), "", map[prefix.Name]string{}
+	s.info, s.different, s.outOfStep, s.switched = info, "", map[prefix.Name]string{}, map[string]switched{}
 	switch {
 	case info.TokenIn != "":
 		s.log("the engine takes token ids: %s", info.TokenIn)
@@ -97,11 +100,136 @@ func (s *tokenIn) lower(t *turn) string {
 		}
 	}
 	for _, m := range t.object.Members() {
-		if !plainFields[m.Key] {
+		if !plainFields[m.Key] && m.Key != "chat_template_kwargs" && m.Key != "reasoning_effort" {
 			return "the field " + cutText(m.Key, 60) + ", which may change the prompt"
 		}
 	}
 	return ""
+}
+
+// read finds out what the engine's template makes of chat_template_kwargs and
+// reasoning_effort, and says why a prompt with them is not known, "" when it is. Of
+// enable_thinking alone the probe knows; about others the engine is asked, once.
+func (s *tokenIn) read(t *turn) (why string) {
+	if t.info.TokenIn == "" {
+		return ""
+	}
+	with, size, why := t.readSwitches()
+	switch {
+	case why != "" || size == 0:
+		return why
+	case with.Effort == "" && len(with.Others) == 0:
+		if with.Thinking != nil && !slices.Contains(t.info.Thinking, *with.Thinking) {
+			return fmt.Sprintf("the engine frames prompts with enable_thinking %v otherwise than family %s", *with.Thinking, t.info.Family.Name)
+		}
+		return ""
+	case size > maxSwitches:
+		return fmt.Sprintf("chat_template_kwargs of %d bytes, which may change the prompt", size)
+	}
+	kwargs, _ := t.object.Get("chat_template_kwargs")
+	key := with.Effort + "\x00" + string(kwargs.Raw)
+	found, ok := s.recall(t.info, key)
+	if !ok {
+		if found, ok = s.ask(t, with, key); !ok {
+			return "what the engine's template makes of " + named(with) + " is not known yet"
+		}
+	}
+	if found.why == "" {
+		t.switches = &found.with
+	}
+	return found.why
+}
+
+func (s *tokenIn) recall(info *engine.Info, key string) (switched, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known(info)
+	found, ok := s.switched[key]
+	return found, ok
+}
+
+// ask has the engine render the probe's conversations with the switches. Requests
+// with others wait; an engine that does not answer is asked again by the next.
+func (s *tokenIn) ask(t *turn, with engine.Switches, key string) (switched, bool) {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	if found, ok := s.recall(t.info, key); ok {
+		return found, true
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, checkTimeout)
+	defer cancel()
+	resolved, different, err := s.prober.Switched(ctx, t.info, with)
+	var refused *engine.StatusError
+	switch {
+	case errors.As(err, &refused) && refused.Status == http.StatusBadRequest: // and it will refuse the request
+		different = err.Error()
+	case err != nil:
+		return switched{}, false
+	}
+	if thinking := resolved.Thinking; different == "" && thinking != nil && !slices.Contains(t.info.Thinking, *thinking) {
+		different = fmt.Sprintf("enable_thinking %v does", *thinking)
+	}
+	found := switched{with: resolved}
+	if different != "" {
+		found.why = named(with) + " may change the prompt: " + different
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.info == t.info {
+		if len(s.switched) >= maxSwitched {
+			clear(s.switched)
+		}
+		s.switched[key] = found
+	}
+	return found, true
+}
+
+// readSwitches reads a request's switches, and how many bytes they are; why is said
+// where they can't be read.
+func (t *turn) readSwitches() (with engine.Switches, size int, why string) {
+	if v, ok := t.object.Get("reasoning_effort"); ok && v.Kind() != 'n' {
+		if with.Effort, ok = v.String(); !ok || with.Effort == "" {
+			return with, 0, "reasoning_effort is no word"
+		}
+		size += len(v.Raw)
+	}
+	v, ok := t.object.Get("chat_template_kwargs")
+	if !ok || v.Kind() == 'n' {
+		return with, size, ""
+	}
+	o, ok := openai.ObjectOf(v)
+	if !ok {
+		return with, 0, "chat_template_kwargs is no object"
+	}
+	size += len(v.Raw)
+	for _, m := range o.Members() {
+		value, _ := o.Get(m.Key)
+		if m.Key != "enable_thinking" {
+			if with.Others == nil {
+				with.Others = map[string]json.RawMessage{}
+			}
+			with.Others[m.Key] = slices.Clone(value.Raw)
+			continue
+		}
+		thinking, ok := value.Bool()
+		if !ok {
+			return with, 0, "enable_thinking is not true or false"
+		}
+		with.Thinking = &thinking
+	}
+	return with, size, ""
+}
+
+// named are the names of switches.
+func named(with engine.Switches) string {
+	var names []string
+	if with.Effort != "" {
+		names = append(names, "reasoning_effort")
+	}
+	for _, key := range slices.Sorted(maps.Keys(with.Others)) {
+		names = append(names, cutText(key, 60))
+	}
+	return strings.Join(names, ", ")
 }
 
 // plainFields are request fields that don't change how messages become a prompt:
@@ -123,7 +251,7 @@ var plainFields = func() map[string]bool {
 
 // prompt lays the turn out as ids.
 func (s *tokenIn) prompt(t *turn) error {
-	p, err := t.conv.Prompt(t.info.Family, s.vocabulary)
+	p, err := t.conv.Prompt(t.info.Family, s.vocabulary, t.enableThinking())
 	if err != nil {
 		return err
 	}
@@ -134,62 +262,6 @@ func (s *tokenIn) prompt(t *turn) error {
 	}
 	t.prompt = p
 	return nil
-}
-
-// expect works out how much of the prompt the engine's cache should hold.
-func (s *tokenIn) expect(t *turn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known(t.info)
-	rec, ids := t.record, t.prompt.IDs
-	rec.PromptTokens = len(ids)
-	salt := salted(t.object)
-	rec.PrefixTokens = max(s.seen.Match(slices.Concat(salt, ids))-len(salt), 0)
-	rec.Kept = max(t.prompt.Dropped, 0)
-	if s.inherited && s.info == s.first && len(salt) == 0 && !s.seen.Full() {
-		// What the ledger replays and the model does not hold was sent before this
-		// process began. The last generated token of it has no KV.
-		before := t.prompt.Replayed - 1
-		if t.prompt.Dropped >= 0 {
-			before = min(before, t.prompt.Dropped)
-		}
-		rec.PrefixTokens = max(rec.PrefixTokens, before)
-	}
-	if t.info.BlockSize > 0 {
-		// An engine computes at least the last prompt token anew.
-		rec.ExpectedCached = min(rec.PrefixTokens, len(ids)-1) / t.info.BlockSize * t.info.BlockSize
-	}
-}
-
-// sent notes that the engine computes, or has computed, the KV of ids.
-func (s *tokenIn) sent(t *turn, ids ...[]int32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.info == t.info {
-		s.seen.Add(slices.Concat(append([][]int32{salted(t.object)}, ids...)...))
-	}
-}
-
-// salted are numbers in front of the ids of a request with a cache_salt, of which
-// the engine finds nothing under another salt. No token has a number below 0.
-func salted(o *openai.Object) []int32 {
-	salt := text(o, "cache_salt")
-	if salt == "" {
-		return nil
-	}
-	sum := sha256.Sum256([]byte(salt))
-	ids := make([]int32, 4)
-	for i := range ids {
-		ids[i] = -1 - int32(binary.LittleEndian.Uint32(sum[4*i:])>>1)
-	}
-	return ids
-}
-
-// generated notes the KV of generated ids; that of the last one is not computed.
-func (s *tokenIn) generated(t *turn, output []int32) {
-	if len(output) > 1 {
-		s.sent(t, t.prompt.IDs, output[:len(output)-1])
-	}
 }
 
 // alarm is raised when the engine did not use the ids that it was sent. The
@@ -224,27 +296,25 @@ func (s *tokenIn) compare(t *turn) {
 		}
 		msgs[i] = wire.Message{Role: m.Role, Content: m.Text}
 	}
-	info, model := t.info, t.model
+	info, model, with := t.info, t.model, engine.Switches{Thinking: t.enableThinking()}
+	if t.switches != nil {
+		with = *t.switches
+	}
 	s.wg.Add(1)
 	go func() {
 		defer s.wg.Done()
 		defer s.running.Store(false)
 		ctx, cancel := context.WithTimeout(s.base, probeTimeout)
 		defer cancel()
-		theirs, err := s.prober.Tokens(ctx, model, msgs)
+		from, err := s.prober.Differs(ctx, info, model, msgs, with)
 		if err != nil {
 			return // the next one will tell
 		}
-		ours := s.vocabulary.Encode(nil, string(info.Family.Render(nil, msgs, nil, wire.Options{AddGenerationPrompt: true})))
 		s.metrics.compared.Inc()
-		if slices.Equal(ours, theirs) {
+		if from == "" {
 			return
 		}
-		at := 0
-		for at < len(ours) && at < len(theirs) && ours[at] == theirs[at] {
-			at++
-		}
-		why := fmt.Sprintf("the engine frames a live conversation otherwise than family %s, from token %d", info.Family.Name, at)
+		why := fmt.Sprintf("the engine frames a live conversation otherwise than family %s, %s", info.Family.Name, from)
 		s.metrics.alarms.WithLabelValues("framing").Inc()
 		s.log("prompts go to the engine as text from now on: %s", why)
 		s.mu.Lock()
@@ -275,11 +345,7 @@ func (s *stages) logPrompt(t *turn) {
 		}
 		line.Prompt = string(text)
 	} else {
-		msgs := make([]wire.Message, len(t.layout))
-		for i, m := range t.layout {
-			msgs[i] = wire.Message{Role: m.Role, Content: m.Text}
-		}
-		line.Prompt = string(t.info.Family.Render(nil, msgs, nil, wire.Options{AddGenerationPrompt: true, EnableThinking: t.enableThinking()}))
+		line.Prompt = t.rendered(t.layout)
 	}
 	raw, err := json.Marshal(line)
 	if err != nil {
@@ -303,13 +369,22 @@ func (t *turn) setIDs(o *openai.Object) {
 		o.Delete("return_token_ids") // refused in a stream
 	case engine.Completions:
 		t.textCompletion(o, ids)
+	case engine.Completion:
+		t.llamaCompletion(o, ids)
 	}
+}
+
+// promptOf puts ids in the place of messages and of what the template is told with them.
+func promptOf(o *openai.Object, ids []byte) {
+	o.Delete("messages")
+	o.Delete("chat_template_kwargs")
+	o.Delete("reasoning_effort")
+	o.Set("prompt", ids)
 }
 
 // textCompletion makes the body of a chat completion one of a text completion.
 func (t *turn) textCompletion(o *openai.Object, ids []byte) {
-	o.Delete("messages")
-	o.Set("prompt", ids)
+	promptOf(o, ids)
 	o.Set("return_token_ids", []byte("true"))
 	if v, ok := o.Get("max_completion_tokens"); ok {
 		o.Set("max_tokens", slices.Clone(v.Raw))

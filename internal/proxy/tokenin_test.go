@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/toolsidecar/sidecar/internal/catalog"
+	"github.com/toolsidecar/sidecar/internal/engine"
 	"github.com/toolsidecar/sidecar/internal/openai"
 	"github.com/toolsidecar/sidecar/internal/simengine"
 	"github.com/toolsidecar/sidecar/internal/store"
@@ -53,8 +55,8 @@ func newIDEngine(t testing.TB, cfg simengine.Config) (*idEngine, string) {
 	return inFrontOf(t, sim)
 }
 
-func inFrontOf(t testing.TB, engine http.Handler) (*idEngine, string) {
-	e := &idEngine{next: engine}
+func inFrontOf(t testing.TB, next http.Handler) (*idEngine, string) {
+	e := &idEngine{next: next}
 	srv := httptest.NewServer(e)
 	t.Cleanup(srv.Close)
 	return e, srv.URL
@@ -87,7 +89,7 @@ func (e *idEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			} `json:"kv_transfer_params"`
 		}
 		_ = json.Unmarshal(raw, &body) // what does not fit is not looked at
-		if strings.HasSuffix(r.URL.Path, "/completions") {
+		if strings.HasSuffix(r.URL.Path, "/completions") || r.URL.Path == engine.Completion.Path() {
 			e.mu.Lock()
 			e.bodies = append(e.bodies, idBody{r.URL.Path, slices.Concat(body.KVTransfer.IDs, body.Prompt, body.Input), body.Messages})
 			e.mu.Unlock()
@@ -128,6 +130,7 @@ type agentTurn struct {
 	Prompt, Completion, Cached int
 	Finish                     []string
 	Choices                    []map[string]any // as messages
+	IDs                        []int32          // of the first choice, where they were asked for
 }
 
 func (a *agent) say(role, text string) {
@@ -229,6 +232,13 @@ func (a *agent) read(out []byte) agentTurn {
 			}
 			if given(ch.IDs) && a.more["return_token_ids"] != true {
 				a.t.Fatalf("the client is shown the ids of the reply: %.200s", e)
+			}
+			if ch.Index == 0 && given(ch.IDs) {
+				var ids []int32
+				if err := json.Unmarshal(ch.IDs, &ids); err != nil {
+					a.t.Fatal(err)
+				}
+				turn.IDs = append(turn.IDs, ids...)
 			}
 			b := choices[ch.Index]
 			for _, m := range []message{ch.Message, ch.Delta} {
@@ -352,6 +362,89 @@ func TestTokenInLoop(t *testing.T) {
 	}
 }
 
+// ownedLoop runs a tool loop of 20 turns in owned mode, in which tools appear, and
+// wants 95 % of the ceiling over all turns together. Each loss is told with its
+// reason: a turn that the model did not write in the tokens that its text is read as,
+// or an engine that found less than was foretold.
+func ownedLoop(t *testing.T, engine, model string, cfg StageConfig, more map[string]any) {
+	cfg.Mode = ModeOwned
+	p, base := start(t, "fiber", Config{Engine: engine, Stages: cfg})
+	a := &agent{t: t, base: base, model: model, more: map[string]any{"tools": json.RawMessage(toolList(40)), "return_token_ids": true}}
+	for key, value := range more {
+		a.more[key] = value
+	}
+	a.say("system", fmt.Sprintf("Session %x. You look things up.", rand.Uint64()))
+	topics := []string{"weather", "invoice", "calendar", "warehouse", "ticket", "recipe", "payroll", "playlist", "translation", "kubernetes"}
+	cached, ceilings, appeared, calls := 0, 0, 0, 0
+	for i := range 20 {
+		if list, ok := a.msgs[len(a.msgs)-1]["tool_calls"].([]map[string]any); ok {
+			calls += len(list)
+			for _, k := range list {
+				a.msgs = append(a.msgs, map[string]any{"role": "tool", "tool_call_id": k["id"], "content": fmt.Sprintf(`{"rows": [%d, %d]}`, i, i*i)})
+			}
+		}
+		if i%2 == 0 {
+			a.say("user", fmt.Sprintf("Look up the %s of customer %d.", topics[i/2%len(topics)], i))
+		}
+		a.more["tool_choice"] = []string{"required", "auto"}[i%2]
+		turn := a.ask()
+		rec := record(t, p)
+		if rec.Mode != ModeOwned || rec.Epoch != "" {
+			t.Fatalf("turn %d: mode %s, %s, epoch %q", i, rec.Mode, rec.Reason, rec.Epoch)
+		}
+		if len(rec.Added) > 0 {
+			appeared++
+		}
+		info, err := p.stages.(*stages).engine.info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := turn.Cached - rec.ExpectedCached; d < -info.BlockSize || d > info.BlockSize {
+			t.Errorf("turn %d: %d tokens cached, %d expected", i, turn.Cached, rec.ExpectedCached)
+		}
+		if i == 0 {
+			continue
+		}
+		before := a.turns[i-1]
+		ceiling := (before.Prompt + before.Completion - 1) / info.BlockSize * info.BlockSize
+		cached, ceilings = cached+min(turn.Cached, ceiling), ceilings+ceiling
+		if turn.Cached < ceiling {
+			t.Logf("turn %d: %d of %d tokens found, %d expected: %s", i, turn.Cached, ceiling, rec.ExpectedCached, respelled(cfg.Counter, before.IDs))
+		}
+	}
+	share := float64(cached) / float64(ceilings)
+	if share < 0.95 {
+		t.Errorf("%.1f %% of the ceiling over 20 turns", 100*share)
+	}
+	if appeared < 3 || calls < 5 {
+		t.Errorf("tools appeared in %d turns, %d calls", appeared, calls)
+	}
+	t.Logf("owned mode, 20 turns: %.2f %% of the ceiling, last prompt %d tokens, tools appeared in %d turns, %d calls", 100*share, a.turns[19].Prompt, appeared, calls)
+}
+
+// respelled says where generated ids are not those that their text is read as.
+func respelled(tok *tokenizer.Tokenizer, ids []int32) string {
+	text, err := tok.Decode(nil, ids)
+	if err != nil {
+		return err.Error()
+	}
+	canonical := tok.Encode(nil, string(text))
+	at := prefix.Common(ids, canonical)
+	if at == len(ids) {
+		return "the turn before was written in the tokens that its text is read as"
+	}
+	wrote, _ := tok.Decode(nil, ids[at:min(at+3, len(ids))])
+	return fmt.Sprintf("the model wrote %q as %d, which is read as %d", wrote, ids[at:min(at+3, len(ids))], canonical[min(at, len(canonical)):min(at+3, len(canonical))])
+}
+
+// TestOwnedLoop on the simulated engine.
+func TestOwnedLoop(t *testing.T) {
+	_, url := newIDEngine(t, simengine.Config{})
+	cfg := idStages()
+	cfg.Catalog = nil
+	ownedLoop(t, url, "sim-qwen3", cfg, nil)
+}
+
 // TestTokenInIsOwned: the ids are those of the text that owned mode sends, and the
 // client is told the same.
 func TestTokenInIsOwned(t *testing.T) {
@@ -470,6 +563,7 @@ func checkForged(t *testing.T, eng *idEngine, a *agent, tok *tokenizer.Tokenizer
 		return n
 	}
 	prompts("harmless") // behind the probe
+	want := added(prompts("harmless")[0])
 	mark, reach := 0, 0
 	for family, texts := range forged(t) {
 		for _, text := range texts {
@@ -480,15 +574,13 @@ func checkForged(t *testing.T, eng *idEngine, a *agent, tok *tokenizer.Tokenizer
 				}
 				// The first prompt's framing is known; that of the second has the
 				// engine's own reply in it.
-				want := added(prompts("harmless")[0])
 				if have := added(ids); i == 0 && fmt.Sprint(have) != fmt.Sprint(want) {
 					reach++
 					plain, _ := tok.Decode(nil, ids)
 					t.Errorf("%s: %q: added tokens %v, want %v:\n%s", family, text, have, want, plain)
 				}
-				for _, id := range []string{"<|im_start|>", "<|im_end|>"} {
-					control, _ := tok.ID(id)
-					if i == 1 {
+				for _, id := range []string{"<|im_start|>", "<|im_end|>", "<|user|>", "<|observation|>"} {
+					if control, ok := tok.ID(id); ok && i == 1 {
 						if have, base := added(ids)[control], added(got[0])[control]; have < base || have > base+6 {
 							t.Errorf("%s: %q: %d %s in the second prompt, %d in the first", family, text, have, id, base)
 						}
@@ -504,11 +596,15 @@ func checkForged(t *testing.T, eng *idEngine, a *agent, tok *tokenizer.Tokenizer
 // TestForgedTokens: no text of a client, a tool or a schema reaches the engine as a
 // control token.
 func TestForgedTokens(t *testing.T) {
-	eng, url := newIDEngine(t, simengine.Config{})
-	cfg := idStages()
-	cfg.Catalog = nil
-	_, base := start(t, "nethttp", Config{Engine: url, Stages: cfg})
-	checkForged(t, eng, &agent{t: t, base: base, more: map[string]any{}}, tokenizer.Qwen3())
+	for family, tok := range map[string]*tokenizer.Tokenizer{"hermes": tokenizer.Qwen3(), "glm-4.5": glmVocabulary(t, "glm-4.5"), "glm-4.7": glmVocabulary(t, "glm-4.7")} {
+		t.Run(family, func(t *testing.T) {
+			eng, url := newIDEngine(t, simengine.Config{Family: family, Tokenizer: tok})
+			cfg := idStages()
+			cfg.Catalog, cfg.Counter = nil, tok
+			_, base := start(t, "nethttp", Config{Engine: url, Stages: cfg})
+			checkForged(t, eng, &agent{t: t, base: base, more: map[string]any{}}, tok)
+		})
+	}
 }
 
 // TestForgedNames: a name that spells a control token is refused.
@@ -536,6 +632,15 @@ func TestForgedNames(t *testing.T) {
 // and the reply says why; the next request is sent as ids again.
 func TestTokenInLowers(t *testing.T) {
 	eng, url := newIDEngine(t, simengine.Config{})
+	// A template that reads these.
+	eng.edit = func(path string, body map[string]json.RawMessage) map[string]json.RawMessage {
+		kwargs := string(body["chat_template_kwargs"])
+		rendered := path == "/tokenize" && (strings.Contains(kwargs, "tools_in_user_message") || strings.Contains(kwargs, `"high"`))
+		if rendered || string(body["reasoning_effort"]) == `"xhigh"` {
+			body["messages"] = json.RawMessage(`[{"role":"system","content":"of the template"},` + string(body["messages"][1:]))
+		}
+		return body
+	}
 	_, base := start(t, "nethttp", Config{Engine: url, Stages: idStages()})
 	for _, tt := range []struct {
 		field string
@@ -548,9 +653,19 @@ func TestTokenInLowers(t *testing.T) {
 		{"seed", 7, ModeTokenIn, ""},
 		{"max_completion_tokens", 40, ModeTokenIn, ""},
 		{"metadata", map[string]string{"a": "b"}, ModeTokenIn, ""},
-		{"chat_template_kwargs", map[string]bool{"enable_thinking": false}, ModeOwned, "chat_template_kwargs"},
+		{"chat_template_kwargs", map[string]bool{"enable_thinking": false}, ModeTokenIn, ""},
+		{"chat_template_kwargs", map[string]bool{"enable_thinking": true}, ModeTokenIn, ""},
+		{"chat_template_kwargs", map[string]bool{}, ModeTokenIn, ""},
+		{"chat_template_kwargs", map[string]any{"enable_thinking": nil}, ModeOwned, "enable_thinking"},
+		{"chat_template_kwargs", map[string]bool{"enable_thinking": false, "tools_in_user_message": true}, ModeOwned, "tools_in_user_message may change the prompt"},
+		{"chat_template_kwargs", map[string]any{"enable_thinking": false, "nobody_reads_it": []int{1}}, ModeTokenIn, ""},
+		{"chat_template_kwargs", map[string]string{"long": strings.Repeat("x", maxSwitches)}, ModeOwned, "bytes"},
 		{"add_generation_prompt", true, ModeOwned, "add_generation_prompt"},
-		{"reasoning_effort", "low", ModeOwned, "reasoning_effort"},
+		{"reasoning_effort", "low", ModeTokenIn, ""},
+		{"reasoning_effort", "none", ModeTokenIn, ""},
+		{"reasoning_effort", nil, ModeTokenIn, ""},
+		{"reasoning_effort", "high", ModeOwned, "reasoning_effort may change the prompt"},
+		{"reasoning_effort", "xhigh", ModeOwned, "reasoning_effort may change the prompt: reasoning_effort changes"},
 		{"documents", []any{}, ModeOwned, "documents"},
 		{"something_new", 1, ModeOwned, "something_new"},
 	} {
@@ -654,6 +769,85 @@ func TestFramingAlarm(t *testing.T) {
 	}
 }
 
+// TestTokenInStopString: a stop string of the client that stands in each call ends the
+// reply, streamed or not, and the conversation goes on.
+func TestTokenInStopString(t *testing.T) {
+	for _, stream := range []bool{false, true} {
+		_, url := newIDEngine(t, simengine.Config{})
+		p, base := start(t, "nethttp", Config{Engine: url, Stages: idStages()})
+		a := &agent{t: t, base: base, stream: stream, more: map[string]any{"stop": "arguments", "tool_choice": "required"}}
+		a.say("user", "What is the weather in Oslo?")
+		turn := a.ask()
+		if _, half := turn.Choices[0]["tool_calls"]; turn.Finish[0] != "stop" || half && !stream {
+			t.Errorf("stream %v: %v %v", stream, turn.Finish, turn.Choices[0])
+		}
+		delete(a.more, "stop")
+		a.say("user", "And in Bergen?")
+		if turn = a.ask(); turn.Finish[0] != "tool_calls" {
+			t.Errorf("stream %v: then %v", stream, turn.Finish)
+		}
+		if rec := record(t, p); rec.Mode != ModeTokenIn || turn.Cached < rec.ExpectedCached-16 {
+			t.Errorf("stream %v: mode %s, %d tokens cached, %d expected", stream, rec.Mode, turn.Cached, rec.ExpectedCached)
+		}
+	}
+}
+
+// TestTokenInThinking: a switch of the template that the probe knows stays with ids.
+// The prompt of the first turn is the template's to the token, each turn continues
+// the one before, and who turns the switch has a history of its own.
+func TestTokenInThinking(t *testing.T) {
+	eng, url := newIDEngine(t, simengine.Config{})
+	p, base := start(t, "nethttp", Config{Engine: url, Stages: idStages()})
+	off := map[string]any{"chat_template_kwargs": map[string]bool{"enable_thinking": false}}
+	a := &agent{t: t, base: base, more: off}
+	a.say("system", "You are an assistant with many tools.")
+	for i := range 8 {
+		if i == 6 { // back to the default
+			a.more = nil
+		}
+		a.step(i)
+		turn := a.ask()
+		rec := record(t, p)
+		if rec.Mode != ModeTokenIn || rec.Fallback != "" {
+			t.Fatalf("turn %d: mode %s, %s", i, rec.Mode, rec.Fallback)
+		}
+		text, err := tokenizer.Qwen3().Decode(nil, eng.last().ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const tail = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+		if strings.HasSuffix(string(text), tail) != (i < 6) {
+			t.Errorf("turn %d ends with %q", i, text[max(0, len(text)-60):])
+		}
+		if d := turn.Cached - rec.ExpectedCached; d < -16 || d > 16 {
+			t.Errorf("turn %d: %d tokens cached, %d expected", i, turn.Cached, rec.ExpectedCached)
+		}
+		if i == 0 {
+			var msgs []wire.Message
+			for _, m := range eng.last().messages {
+				msgs = append(msgs, wire.Message{Role: m.Role, Content: m.Content})
+			}
+			thinking := false
+			f, err := wire.ByName("hermes")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := f.Render(nil, msgs, nil, wire.Options{AddGenerationPrompt: true, EnableThinking: &thinking}); string(want) != string(text) {
+				t.Errorf("the first prompt is %q, the template's %q", text, want)
+			}
+		}
+		if i > 0 && i < 6 {
+			before := a.turns[i-1]
+			if ceiling := (before.Prompt + before.Completion - 1) / 16 * 16; turn.Cached < ceiling {
+				t.Errorf("turn %d: %d tokens cached of %d", i, turn.Cached, ceiling)
+			}
+		}
+		if (rec.Recognised == 0) != (i == 0 || i == 6) {
+			t.Errorf("turn %d: %d messages recognised", i, rec.Recognised)
+		}
+	}
+}
+
 // TestTokenInReplies: over both transports the client is given what owned mode gives
 // it, in whatever form it asks.
 func TestTokenInReplies(t *testing.T) {
@@ -726,6 +920,9 @@ func TestChatLogprobs(t *testing.T) {
 		`{"token":"!","logprob":0,"bytes":[33],"top_logprobs":[]}]}`
 	if err != nil || string(got) != want {
 		t.Errorf("%s (%v), want %s", got, err, want)
+	}
+	if all, err := chatLogprobs([]byte(`{"tokens":["ok"],"token_logprobs":[-0.5],"top_logprobs":[{"no":-2,"ok":-0.5}]}`), -1); err != nil || strings.Count(string(all), `"token"`) != 3 {
+		t.Errorf("all alternatives: %s (%v)", all, err)
 	}
 }
 

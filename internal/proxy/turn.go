@@ -31,7 +31,7 @@ func (s *stages) wants(*openai.Object) bool { return true }
 // constraint that the engine refuses is left out and every call is checked; a
 // reply that breaks the contract is an error, also in the middle of a stream.
 func (s *stages) serve(x *exchange, o *openai.Object) {
-	rec := &Record{ID: x.id, Time: x.start, Mode: "passthrough"}
+	rec := &Record{ID: x.id, Time: x.start, Mode: "passthrough", tenant: tenant(x.req)}
 	defer func() {
 		switch x.kind {
 		case "engine_unreachable", "engine_connect_timeout", "engine_cut":
@@ -54,9 +54,14 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 	var u *unstaged
 	var e *openai.Error
 	switch {
+	case errors.As(err, &u) && s.withheld(x.req, o) != nil:
+		rec.Mode, rec.Reason = "refused", u.reason
+		x.p.refuse(x, "tool_not_allowed", s.withheld(x.req, o))
 	case errors.As(err, &u):
 		rec.Mode, rec.Reason = "passthrough", u.reason
+		rec.Held = heldByEngine(o)
 		x.extra = rec.header()
+		s.pin(x, o)
 		x.p.forward(x, true)
 	case errors.As(err, &e):
 		rec.Mode = "refused"
@@ -74,8 +79,7 @@ func (s *stages) serve(x *exchange, o *openai.Object) {
 func (s *stages) planned(x *exchange, o *openai.Object, rec *Record) (t *turn, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			x.p.metrics.panics.Inc()
-			x.p.logFault(fault)
+			x.p.fault(fault)
 			t, err = nil, &unstaged{"a fault of the stages"}
 		}
 	}()
@@ -83,9 +87,11 @@ func (s *stages) planned(x *exchange, o *openai.Object, rec *Record) (t *turn, e
 }
 
 // run sends the turn and answers the client, in as many rounds as it takes. A body
-// with a constraint that the engine refuses is sent once more without: calls are
-// checked either way, and the names that may be called stay closed.
+// with a constraint that the engine refuses is sent once more in the next notation,
+// and then without: calls are checked either way, and the names that may be called
+// stay closed.
 func (s *stages) run(x *exchange, t *turn) {
+	defer s.cache.over(t)
 	for {
 		o := s.attempt(x, t)
 		switch {
@@ -95,9 +101,8 @@ func (s *stages) run(x *exchange, t *turn) {
 				return
 			}
 		case o.refusal != "":
-			t.record.Constraint = "checked"
-			t.record.fallBack("the engine refused the constraint: " + o.refusal)
-			t.withoutConstraint()
+			t.record.fallBack("the engine refused the constraint, a " + t.constraint.kind() + ": " + o.refusal)
+			t.next()
 		default:
 			return
 		}
@@ -124,7 +129,7 @@ func (s *stages) attempt(x *exchange, t *turn) outcome {
 		body, err := readReply(resp, maxRefusal, x.alive)
 		x.clock.Stop()
 		resp.Body.Close()
-		if err == nil && resp.StatusCode == http.StatusBadRequest && t.emitted.Format != nil && aboutConstraint(body) {
+		if refused := resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusInternalServerError; err == nil && refused && !t.constraint.none() && aboutConstraint(body) {
 			return outcome{refusal: cmp.Or(message(body), "no reason given")}
 		}
 		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), errorReader{err}))
@@ -136,9 +141,7 @@ func (s *stages) attempt(x *exchange, t *turn) outcome {
 		return outcome{}
 	}
 	defer resp.Body.Close()
-	if t.prompt != nil {
-		s.tokenIn.sent(t, t.prompt.IDs)
-	}
+	s.cache.begun(t)
 	return s.answer(x, resp, t)
 }
 
@@ -182,14 +185,18 @@ func message(body []byte) string {
 	return cutText(text(o, "message"), 300)
 }
 
-// withoutConstraint rewrites the body with the client's own response_format.
-func (t *turn) withoutConstraint() {
-	if t.format != nil {
-		t.object.Set("response_format", t.format)
+// next rewrites the body with another notation of the constraint, and when none
+// is left with the client's own response_format.
+func (t *turn) next() {
+	if again := t.again; again != nil {
+		t.again, t.noTag = nil, true
+		again()
 	} else {
-		t.object.Delete("response_format")
+		t.release()
+		t.record.Constraint, t.record.CompileMS = "checked", 0
 	}
-	t.emitted.Format, t.refused = nil, true
+	t.refused = t.constraint.none()
+	t.constraint.put(t.object)
 	t.encode()
 }
 
@@ -208,20 +215,31 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 		none:     t.choice.Mode == grammar.None,
 		must:     t.choice.Mode == grammar.Required || t.choice.Mode == grammar.Named,
 		single:   !t.choice.Parallel,
+		within:   t.within(),
 		limits:   openai.Limits{MaxBytes: x.p.cfg.MaxEvent},
 		response: t.choice.Response,
 		search:   t.canSearch,
+		stream:   t.stream,
+		stops:    t.stops,
 		earlier:  &t.earlier,
-		ids:      t.prompt != nil,
+		ids:      t.ids != nil,
 		keepIDs:  t.wantsIDs,
-		text:     t.prompt != nil && t.info.TokenIn == engine.Completions,
 		top:      integer(t.object, "top_logprobs", 0),
 		newID:    func() string { return "call_" + strings.ReplaceAll(uuid.NewString(), "-", "") },
 	}
+	if t.prompt != nil {
+		switch t.info.TokenIn {
+		case engine.Completions:
+			r.read = r.completions
+		case engine.Completion:
+			r.read = newLlamaStream(s.cfg.Counter, cmp.Or(t.model, t.info.Models[0].ID), t.choices, r.top).read
+		}
+	}
 	events := openai.NewReader(resp.Body, x.p.cfg.MaxEvent)
+	done := false // the engine said so
 	for {
 		e, err := events.Next()
-		if err == io.EOF && x.ctx.Err() == nil || err == nil && bytes.Equal(e.Data, doneData) {
+		if done = err == nil && bytes.Equal(e.Data, doneData); done || err == io.EOF && x.ctx.Err() == nil {
 			break
 		}
 		if err != nil {
@@ -235,7 +253,7 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 		}
 		chunks, err := r.chunk(slices.Clone(e.Data), t.includeUsage)
 		var reported *upstreamEvent
-		if errors.As(err, &reported) && r.head == nil && t.emitted.Format != nil && aboutConstraint(reported.raw) {
+		if errors.As(err, &reported) && r.head == nil && !t.constraint.none() && aboutConstraint(reported.raw) {
 			return outcome{refusal: cmp.Or(message(reported.raw), "no reason given")}
 		}
 		if t.stream && len(chunks) > 0 && !s.stream(x, t, chunks) {
@@ -248,7 +266,7 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 			return outcome{}
 		}
 	}
-	if !r.finished() {
+	if !r.finished() || !done && len(r.choices) < t.choices {
 		s.settle(t, r, failed)
 		x.engineFault(serverError(502, "engine_cut", "The engine's stream ended before its finish reason."))
 		return outcome{}
@@ -360,15 +378,17 @@ func (s *stages) settle(t *turn, r *generation, end ending) {
 		s.tokenIn.alarm(t, rep.Prompt)
 		inStep = false
 	}
-	if t.prompt != nil {
-		for _, c := range r.choices {
-			s.tokenIn.generated(t, c.ids)
+	s.cache.concede(t)
+	if t.ids != nil {
+		for i, c := range r.choices {
+			s.cache.generated(t, i, s.output(t, c))
 		}
 	}
 	if len(r.choices) > 0 && r.choices[0].search != nil {
 		return
 	}
 	for _, c := range r.choices {
+		s.foreseeReply(t, t.earlier.text+c.text.String())
 		t.record.Finish = append(t.record.Finish, c.finish)
 		for _, k := range c.calls {
 			t.record.Calls = append(t.record.Calls, k.name)
@@ -377,9 +397,9 @@ func (s *stages) settle(t *turn, r *generation, end ending) {
 	for _, c := range r.choices {
 		g := prefix.Generated{Text: c.raw(), Reasoning: c.reasoning.String()}
 		switch {
-		case end == finished && (c.finish == "stop" || c.finish == "tool_calls"):
-		case end == finished && c.finish == "length":
+		case end == finished && (c.finish == "length" || c.half):
 			g.Open = true
+		case end == finished && (c.finish == "stop" || c.finish == "tool_calls"):
 		case end == left && t.stream && c.text.Len() > 0 && len(c.calls) == 0 && strings.HasPrefix(g.Text, c.text.String()):
 			g.Text, g.Open = c.text.String(), true // what the client has seen
 		default:

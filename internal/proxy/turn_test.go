@@ -573,25 +573,38 @@ func TestPassesThrough(t *testing.T) {
 func TestConstraintRefused(t *testing.T) {
 	for name, refusal := range map[string]scriptedReply{
 		"vLLM":   {status: 400, body: `{"error":{"message":"Invalid response_format structural_tag specification.","code":400}}`},
+		"failed": {status: 500, body: `{"error":{"message":"Failed to compile the grammar","code":500}}`},
 		"SGLang": {raw: true, body: "data: {\"error\": {\"object\": \"error\", \"message\": \"Failed to compile structural_tag grammar: x\", \"code\": 400}}\n\ndata: [DONE]\n\n"},
 	} {
-		for _, stream := range []string{"", `,"stream":true`} {
-			eng, srv := newScripted(t)
-			s := newSidecar(t, srv.URL, allStages())
-			eng.say(refusal, scriptedReply{text: callWeather})
-			status, header, body := s.ask(chatBody(toolList(8), `[{"role":"user","content":"weather"}]`, stream))
-			if status != 200 || !strings.Contains(string(body), "get_weather") || !strings.Contains(header.Get("X-Sidecar-Fallback"), "refused the constraint") {
-				t.Errorf("%s: status %d, fallback %q: %s", name, status, header.Get("X-Sidecar-Fallback"), body)
-			}
-			sent := eng.took()
-			if len(sent) != 2 || sent[0].Format == nil || sent[1].Format != nil {
-				t.Errorf("%s: %d requests", name, len(sent))
-			}
-			// and a misfit is still withheld
-			eng.say(refusal, scriptedReply{text: "<tool_call>\n{\"name\": \"rm\", \"arguments\": {}}\n</tool_call>"})
-			_, _, body = s.ask(chatBody(toolList(8), `[{"role":"user","content":"weather"}]`, stream))
-			if !strings.Contains(string(body), "tool_call_misfit") || strings.Contains(string(body), "[DONE]") {
-				t.Errorf("%s: %s", name, body)
+		for _, more := range []string{"", `,"stream":true`, `,"tool_choice":"required"`, `,"stream":true,"tool_choice":{"type":"function","function":{"name":"get_weather"}}`} {
+			for refusals := range 3 {
+				eng, srv := newScripted(t)
+				s := newSidecar(t, srv.URL, allStages())
+				eng.say(slices.Repeat([]scriptedReply{refusal}, refusals)...)
+				eng.say(scriptedReply{text: callWeather})
+				status, header, body := s.ask(chatBody(toolList(8), `[{"role":"user","content":"weather"}]`, more))
+				if status != 200 || !strings.Contains(string(body), "get_weather") || strings.Count(header.Get("X-Sidecar-Fallback"), "refused the constraint") != refusals {
+					t.Errorf("%s%s: status %d, fallback %q: %s", name, more, status, header.Get("X-Sidecar-Fallback"), body)
+				}
+				sent := eng.took()
+				if len(sent) != refusals+1 {
+					t.Fatalf("%s%s: %d requests", name, more, len(sent))
+				}
+				for i, want := range []string{`"format":`, `"structures":[`, ""}[:len(sent)] {
+					if got := string(sent[i].Format); !strings.Contains(got, want) || want == "" && got != "" {
+						t.Errorf("%s%s: request %d has response_format %q, want %q", name, more, i, got, want)
+					}
+				}
+				if want := []string{"structural tag", "legacy tag", "checked"}[refusals]; s.last().Constraint != want {
+					t.Errorf("%s%s: %s, want %s", name, more, s.last().Constraint, want)
+				}
+				// and a misfit is still withheld
+				eng.say(slices.Repeat([]scriptedReply{refusal}, refusals)...)
+				eng.say(scriptedReply{text: "<tool_call>\n{\"name\": \"rm\", \"arguments\": {}}\n</tool_call>"})
+				_, _, body = s.ask(chatBody(toolList(8), `[{"role":"user","content":"weather"}]`, more))
+				if !strings.Contains(string(body), "tool_call_misfit") || strings.Contains(string(body), "[DONE]") {
+					t.Errorf("%s%s: %s", name, more, body)
+				}
 			}
 		}
 	}
@@ -610,11 +623,12 @@ func TestEngineErrors(t *testing.T) {
 		for name, raw := range map[string]string{
 			"cut":       "data: " + engineChunks([]string{"Hi"}, "stop")[1] + "\n\n",
 			"half":      "data: " + engineChunks([]string{"Hi"}, "stop")[1] + "\n\ndata: {\"id\":\"c1\",",
+			"choice":    "data: " + engineChunks([]string{"Hi"}, "stop")[1] + "\n\ndata: {\"id\":\"c1\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"length\"}]}\n\n", // one of two
 			"malformed": "data: {]\n\n",
 			"error":     "data: {\"error\":{\"message\":\"boom\"}}\n\n",
 		} {
 			eng.say(scriptedReply{raw: true, body: raw})
-			status, header, body := s.ask(chatBody(toolList(8), `[{"role":"user","content":"x"}]`, stream))
+			status, header, body := s.ask(chatBody(toolList(8), `[{"role":"user","content":"x"}]`, stream+`,"n":2`))
 			if !strings.Contains(string(body), `"error"`) || strings.Contains(string(body), "[DONE]") || strings.Contains(string(body), `"finish_reason":"stop"`) {
 				t.Errorf("%s%s: status %d: %s", name, stream, status, body)
 			}
@@ -648,6 +662,9 @@ func TestObserve(t *testing.T) {
 	r := s.report()
 	if r.Observed != 2 || r.SavedTokens <= 0 || r.PromptTokens != 10 {
 		t.Errorf("report %+v", r)
+	}
+	if c := s.p.stages.(*stages).cache; len(c.sent) != 0 {
+		t.Errorf("%d prompts of shadows are taken to be sent", len(c.sent))
 	}
 	if r.PrefixBreaks["system message"] != 1 || r.PrefixLost == 0 {
 		t.Errorf("prefix breaks %v, %d tokens lost", r.PrefixBreaks, r.PrefixLost)
@@ -890,7 +907,7 @@ func TestEngineConnectionKept(t *testing.T) {
 // when it is the client's; one of the server can't be called, and the rest can.
 func TestToolThatCannotBeChecked(t *testing.T) {
 	eng, srv := newScripted(t)
-	bad := `{"type":"function","function":{"name":"bad","description":"x","parameters":{"type":"object","properties":{"a":{"type":"string","pattern":"^(?!x)"}}}}}`
+	bad := `{"type":"function","function":{"name":"bad","description":"x","parameters":{"type":"object","properties":{"a":{"type":"string","pattern":"^(x)\\1"}}}}}`
 	cfg := allStages()
 	tool, err := catalog.Canonical([]byte(bad), catalog.DefaultLimits)
 	if err != nil {

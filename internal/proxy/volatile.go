@@ -18,8 +18,7 @@ func (s *stages) volatile(x *exchange, o *openai.Object, rec *Record) {
 	}
 	defer func() {
 		if fault := recover(); fault != nil {
-			x.p.metrics.panics.Inc()
-			x.p.logFault(fault)
+			x.p.fault(fault)
 		}
 	}()
 	c := &chat{object: o}

@@ -43,6 +43,7 @@ type chatRequest struct {
 	Tools               json.RawMessage `json:"tools"`
 	ToolChoice          json.RawMessage `json:"tool_choice"`
 	Parallel            *bool           `json:"parallel_tool_calls"`
+	Effort              *string         `json:"reasoning_effort"`
 	TemplateArgs        struct {
 		EnableThinking *bool `json:"enable_thinking"`
 	} `json:"chat_template_kwargs"`
@@ -318,6 +319,10 @@ func (e *Engine) chat(w http.ResponseWriter, r *http.Request, req *chatRequest) 
 		}
 	} else {
 		opt := wire.Options{AddGenerationPrompt: req.AddGenerationPrompt == nil || *req.AddGenerationPrompt, EnableThinking: req.TemplateArgs.EnableThinking}
+		if req.Effort != nil && opt.EnableThinking == nil {
+			thinks := *req.Effort != "none"
+			opt.EnableThinking = &thinks
+		}
 		prompt = e.tok.Encode(nil, string(e.family.Render(nil, msgs, raw, opt)))
 	}
 	maxTokens := req.MaxTokens

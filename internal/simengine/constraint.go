@@ -2,19 +2,25 @@ package simengine
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"regexp/syntax"
 	"slices"
 	"strings"
+
+	"github.com/toolsidecar/sidecar/grammar/dialect"
 )
 
 // format is a node of a structural tag's format tree. A constraint of another
 // kind (JSON schema, regex, choice) is one node as well.
 type format struct {
 	kind     string
-	text     string // const_string: value; regex: pattern; tag: begin; tags_with_separator: separator
+	text     string // const_string: value; regex: pattern; grammar: its text; tag: begin; tags_with_separator: separator
 	schema   *node  // json_schema
+	grammar  *dialect.Grammar
+	root     string           // its rule that the text is
+	machine  *dialect.Machine // of the grammar
 	parts    []*format
 	ends     []string // tag
 	triggers []string
@@ -33,7 +39,7 @@ type formatError struct{ msg, param string }
 func (e *formatError) Error() string { return e.msg }
 
 func unsupported(what string) error {
-	return &formatError{fmt.Sprintf("The simulated engine does not support %s; it supports const_string, json_schema (style json), regex, any_text, "+
+	return &formatError{fmt.Sprintf("The simulated engine does not support %s; it supports const_string, json_schema (style json), regex, grammar, any_text, "+
 		"sequence, or, optional, plus, star, repeat, tag, triggered_tags and tags_with_separator.", what), "response_format"}
 }
 
@@ -44,7 +50,7 @@ var (
 
 // inferred are the kinds of format that are known by a member where no type is given.
 var inferred = [...]struct{ member, kind string }{
-	{"begin", "tag"}, {"value", "const_string"}, {"json_schema", "json_schema"}, {"pattern", "regex"},
+	{"begin", "tag"}, {"value", "const_string"}, {"json_schema", "json_schema"}, {"pattern", "regex"}, {"grammar", "grammar"},
 	{"triggers", "triggered_tags"}, {"separator", "tags_with_separator"},
 }
 
@@ -82,6 +88,10 @@ func parseFormat(n *node, depth int) (*format, error) {
 			return errBadTag
 		}
 		for _, e := range list {
+			if calls := callTags(e); calls != nil {
+				f.parts = append(f.parts, calls...)
+				continue
+			}
 			part, err := parseFormat(e, depth+1)
 			if err != nil {
 				return err
@@ -119,6 +129,10 @@ func parseFormat(n *node, depth int) (*format, error) {
 				return nil, errBadTag
 			}
 		}
+	case "grammar":
+		if err = str("grammar"); err == nil {
+			err = f.read()
+		}
 	case "any_text":
 		f.excludes = n.get("excludes").strings()
 	case "sequence", "or":
@@ -149,12 +163,6 @@ func parseFormat(n *node, depth int) (*format, error) {
 			return nil, unsupported("a token as the end of a tag")
 		default:
 			return nil, errBadTag
-		}
-		if g := n.get("content"); g.get("type").text() == "grammar" && beginName(f.text) != "" {
-			// Arguments under a grammar are written from the schema that the
-			// prompt shows: of the texts inside the grammar the policy knows one.
-			f.parts = []*format{{kind: "json_schema", schema: &node{kind: 't'}}}
-			break
 		}
 		err = one("content")
 	case "triggered_tags":
@@ -195,7 +203,7 @@ func parseFormat(n *node, depth int) (*format, error) {
 				return nil, errBadTag
 			}
 		}
-	case "grammar", "token", "exclude_token", "any_tokens", "token_triggered_tags", "token_dispatch", "dispatch":
+	case "token", "exclude_token", "any_tokens", "token_triggered_tags", "token_dispatch", "dispatch":
 		return nil, unsupported("the format " + f.kind)
 	default:
 		return nil, errBadTag
@@ -204,6 +212,68 @@ func parseFormat(n *node, depth int) (*format, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// callTags are the calls of a tag whose content is a grammar that goes on with
+// one of several names, a tag each; nil if n is no such tag.
+func callTags(n *node) []*format {
+	begin, end, content := n.get("begin"), n.get("end"), n.get("content")
+	if n.get("type").text() != "tag" || begin == nil || end == nil || end.kind != '"' || content.get("type").text() != "grammar" || beginName(begin.str) != "" {
+		return nil
+	}
+	g, err := dialect.ReadEBNF(content.get("grammar").text())
+	if err != nil {
+		return nil
+	}
+	root := g.Rule("root")
+	if root == nil {
+		return nil
+	}
+	alts := []*dialect.Expr{root.Body}
+	if root.Body.Op == dialect.Alt {
+		alts = root.Body.Subs
+	}
+	var out []*format
+	whole := root.Body
+	for i, a := range alts {
+		if a.Op != dialect.Seq || a.Subs[0].Op != dialect.Lit || beginName(begin.str+a.Subs[0].Text) == "" {
+			return nil
+		}
+		rest := fmt.Sprintf("call %d", i) // a name that no text can have
+		g.Rules = append(g.Rules, dialect.Rule{Name: rest, Body: dialect.Then(a.Subs[1:]...)})
+		whole = dialect.Or(whole, dialect.Use(rest))
+		args := &format{kind: "grammar", text: rest, grammar: g, root: rest}
+		if i == 0 { // once is enough to tell these tags from others
+			args.text += content.get("grammar").text()
+		}
+		out = append(out, &format{kind: "tag", text: begin.str + a.Subs[0].Text, ends: []string{end.str}, parts: []*format{args}})
+	}
+	g.Rule("root").Body = whole
+	m, err := g.Machine("", "root")
+	if err != nil {
+		return nil
+	}
+	for _, f := range out {
+		f.parts[0].machine = m.From(f.parts[0].root)
+	}
+	return out
+}
+
+// read reads a grammar by the rules of xgrammar's EBNF. What the reader does not
+// know is refused by name, as is a grammar that has no text.
+func (f *format) read() error {
+	var err error
+	if f.grammar, err = dialect.ReadEBNF(f.text); err == nil {
+		f.root = "root"
+		f.machine, err = f.grammar.Machine("", f.root)
+	}
+	if err == nil && f.machine.Empty() {
+		err = errors.New("it has no text")
+	}
+	if err != nil {
+		return &formatError{"The simulated engine can't read the grammar: " + err.Error(), "response_format"}
+	}
+	return nil
 }
 
 // flags reads at_least_one and stop_after_first.
@@ -293,7 +363,12 @@ func parseConstraint(responseFormat, structured json.RawMessage) (*format, error
 	}
 	switch {
 	case so.has("grammar"):
-		return nil, unsupported("structured_outputs.grammar")
+		f, err := parseFormat(&node{kind: '{', keys: []string{"type", "grammar"}, vals: []*node{stringNode("grammar"), so.get("grammar")}}, 0)
+		var e *formatError
+		if errors.As(err, &e) {
+			err = &formatError{e.msg, "structured_outputs"}
+		}
+		return f, err
 	case so.has("json"):
 		schema := so.get("json")
 		if schema.kind == '"' {
@@ -378,6 +453,7 @@ type constrained struct {
 const (
 	maxFormatSteps = 100_000
 	maxFormatBytes = 4 << 20
+	maxDerived     = 200 // characters after which a random text makes for its end
 )
 
 func (c *constrained) write(f *format) {
@@ -392,6 +468,11 @@ func (c *constrained) write(f *format) {
 		c.b.Write(v)
 	case "regex":
 		if s, ok := sampleRegexp(f.text, c.rng, 0, 1000); ok {
+			c.b.WriteString(s)
+		}
+	case "grammar":
+		// Of the texts inside a grammar the policy knows none better.
+		if s, ok := f.grammar.Deriver("", f.root).Text(c.rng, maxDerived); ok {
 			c.b.WriteString(s)
 		}
 	case "any_text":
@@ -521,6 +602,15 @@ func (c *constrained) tag(f *format) {
 		} else {
 			args, _ := c.p.arguments(&t)
 			c.b.WriteString(args)
+		}
+	} else if content.kind == "grammar" && f.tool != nil && c.tools[f.tool.name] != nil {
+		// Arguments are written from the schema that the prompt shows, if the
+		// grammar lets them through.
+		t := *f.tool
+		if args, _ := c.p.arguments(&t); content.machine.Accepts(args) {
+			c.b.WriteString(args)
+		} else {
+			c.write(content)
 		}
 	} else {
 		c.write(content)

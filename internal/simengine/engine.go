@@ -135,8 +135,8 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if family.TurnStart != "<|im_start|>" {
-		return nil, fmt.Errorf("the simulated engine reads turns in ChatML only, as hermes, chatml and qwen3-coder frame them, not those of family %s", family.Name)
+	if family.TurnStart != "<|im_start|>" && family.Roles == nil {
+		return nil, fmt.Errorf("the simulated engine reads turns in ChatML, as hermes, chatml and qwen3-coder frame them, and those of GLM, not those of family %s", family.Name)
 	}
 	var eos int32
 	found := false

@@ -1,7 +1,9 @@
 package simengine
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +23,7 @@ stall          takes the request (it runs, its slot is held) and never answers
 stall-after=N  sends N events of a stream, or N bytes of a whole body, then nothing more
 cut=N          closes the connection after N bytes of the body, without its end
 malformed-sse  puts an event with broken JSON after the first event of a stream; cuts a whole body in half
+refuse=WHAT    answers 400 to a structural tag; WHAT is tag (the newer form, with a format) or all
 slow=DURATION  waits that long before each event of a stream, or before a whole body
 reset          resets the connection (TCP RST) before any answer`
 
@@ -29,6 +32,7 @@ type fault struct {
 	kind string
 	n    int
 	wait time.Duration
+	all  bool // refuse
 }
 
 func parseFault(s string) (fault, error) {
@@ -43,6 +47,10 @@ func parseFault(s string) (fault, error) {
 	case "stall-after", "cut":
 		if f.n, err = strconv.Atoi(arg); err == nil && f.n < 0 {
 			err = fmt.Errorf("is negative")
+		}
+	case "refuse":
+		if f.all = arg == "all"; !f.all && arg != "tag" {
+			err = fmt.Errorf("takes tag or all")
 		}
 	case "slow":
 		if f.wait, err = time.ParseDuration(arg); err == nil && f.wait < 0 {
@@ -87,6 +95,25 @@ func (e *Engine) serveFault(w http.ResponseWriter, r *http.Request) {
 		// the server notices a client that leaves only once the body is read
 		_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBody))
 		<-r.Context().Done()
+	case "refuse":
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		if err != nil {
+			writeError(w, badRequest("", "%v", err))
+			return
+		}
+		var req struct {
+			Format struct {
+				Type   string
+				Format json.RawMessage
+			} `json:"response_format"`
+		}
+		_ = json.Unmarshal(body, &req) // what is no request is refused as such below
+		if req.Format.Type == "structural_tag" && (f.all || req.Format.Format != nil) {
+			writeError(w, errBadTag)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		e.mux.ServeHTTP(w, r)
 	case "reset":
 		_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBody))
 		reset(w)

@@ -1,7 +1,7 @@
 package simengine
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -16,7 +16,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/toolsidecar/sidecar/grammar/accept"
 )
 
 // longestString is the longest minLength, in characters, that is served.
@@ -59,43 +59,19 @@ func fill(schema *node, said string, seed uint64) (value []byte, ok bool) {
 
 // compileSchema returns the check of the schema, nil when it can't be compiled.
 func compileSchema(schema *node) func([]byte) bool {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema.append(nil)))
+	a, err := accept.Compile(context.Background(), schema.append(nil), accept.Options{Formats: true})
 	if err != nil {
 		return nil
 	}
-	c := jsonschema.NewCompiler()
-	c.AssertFormat()
-	c.UseLoader(jsonschema.SchemeURLLoader{}) // nothing is loaded from outside
-	const at = "sim:schema"
-	if c.AddResource(at, doc) != nil {
-		return nil
-	}
-	s, err := c.Compile(at)
-	if err != nil {
-		return nil
-	}
-	return func(text []byte) bool {
-		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-		return err == nil && s.Validate(v) == nil
-	}
+	return func(text []byte) bool { return a.Check(text) == nil }
 }
 
 // soundSchema reports whether a schema obeys the rules for schemas. One that
 // can't be compiled for another reason, an unknown reference say, passes.
 func soundSchema(schema *node) bool {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema.append(nil)))
-	if err != nil {
-		return false
-	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(jsonschema.SchemeURLLoader{})
-	const at = "sim:schema"
-	if c.AddResource(at, doc) != nil {
-		return true
-	}
-	_, err = c.Compile(at)
-	var unsound *jsonschema.SchemaValidationError
-	return !errors.As(err, &unsound)
+	_, err := accept.Read(context.Background(), schema.append(nil), accept.Options{})
+	var refused *accept.RefusedError
+	return !errors.As(err, &refused) || refused.Keyword == "$schema"
 }
 
 // filler makes one value. The number of the try steers its choices: which

@@ -60,8 +60,12 @@ func (e *Engine) plan(g *generation, index int) (*choice, error) {
 	seed := h.Sum64()
 	format := g.format(e)
 	text := e.compose(g, tr, format, seed)
-	if e.cfg.Reasoning && g.constraint == nil && !g.native.forced() && e.family.ThinkOpen != "" && !tr.thought {
-		text = e.family.ThinkOpen + "\n" + tr.think() + "\n" + e.family.ThinkClose + "\n\n" + text
+	if g.constraint == nil && !g.native.forced() {
+		reasoning := ""
+		if e.cfg.Reasoning && !tr.thought {
+			reasoning = tr.think()
+		}
+		text = e.family.Spoken(tr.begun, reasoning, text)
 	}
 	c := &choice{finish: "stop"}
 	ids := e.encodeOutput(text)

@@ -70,6 +70,9 @@ func (e *Engine) calls(c *token.Calls, f *format, shown []*tool, key *strings.Bu
 		}
 		c.Response = arguments(f.schema, grammar.Open, key)
 		return c.Response != nil
+	case "grammar":
+		c.Response = f.masks(key)
+		return true
 	case "any_text":
 		c.FreeText = true
 		return slices.Equal(f.excludes, []string{c.Trigger})
@@ -80,7 +83,7 @@ func (e *Engine) calls(c *token.Calls, f *format, shown []*tool, key *strings.Bu
 		c.Separator = f.text
 		return f.one && e.tools(c, f, shown, key)
 	case "or":
-		if len(f.parts) != 2 || f.parts[0].kind != "tags_with_separator" || f.parts[1].kind != "json_schema" {
+		if len(f.parts) != 2 || f.parts[0].kind != "tags_with_separator" || f.parts[1].kind != "json_schema" && f.parts[1].kind != "grammar" {
 			return false
 		}
 		var alone token.Calls
@@ -96,10 +99,14 @@ func (e *Engine) calls(c *token.Calls, f *format, shown []*tool, key *strings.Bu
 func (e *Engine) tools(c *token.Calls, f *format, shown []*tool, key *strings.Builder) bool {
 	for _, tag := range f.parts {
 		content := tag.parts[0]
-		if len(tag.ends) != 1 || tag.ends[0] == "" || content.kind != "json_schema" {
+		if len(tag.ends) != 1 || tag.ends[0] == "" || content.kind != "json_schema" && content.kind != "grammar" {
 			return false
 		}
 		fmt.Fprintf(key, "%q %q ", tag.text, tag.ends[0])
+		if content.kind == "grammar" {
+			c.Tools = append(c.Tools, token.Tool{Begin: tag.text, End: tag.ends[0], Arguments: content.masks(key)})
+			continue
+		}
 		schema := content.schema
 		if name := beginName(tag.text); schema.kind == 't' {
 			schema = &node{kind: '{'}
@@ -116,6 +123,12 @@ func (e *Engine) tools(c *token.Calls, f *format, shown []*tool, key *strings.Bu
 		c.Tools = append(c.Tools, token.Tool{Begin: tag.text, End: tag.ends[0], Arguments: open})
 	}
 	return len(c.Tools) > 0
+}
+
+// masks opens the automaton of a grammar.
+func (f *format) masks(key *strings.Builder) func() (token.Source, error) {
+	fmt.Fprintf(key, "%q;", f.text)
+	return func() (token.Source, error) { return f.machine.Source(), nil }
 }
 
 // arguments opens the automaton of a schema; nil if it has none.

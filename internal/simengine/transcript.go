@@ -17,6 +17,7 @@ type transcript struct {
 	called  []string // names called since then
 	results []string // tool results since then, without those that show tools
 	thought bool     // the prompt ends with closed reasoning
+	begun   string   // what of the turn to be generated stands in the prompt
 }
 
 // tool is a tool that the prompt shows, or that a constraint names.
@@ -28,31 +29,46 @@ type tool struct {
 
 type promptTurn struct{ role, content string }
 
-// readTurns cuts a prompt at the family's turn tokens. A prompt without turns is
-// one user turn.
+// readTurns cuts a prompt at the family's turn tokens, which begin and end turns, or
+// name their roles. A prompt without turns is one user turn.
 func readTurns(t *tokenizer.Tokenizer, f *wire.Family, ids []int32) ([]promptTurn, error) {
-	start, hasStart := t.ID(f.TurnStart)
-	end, hasEnd := t.ID(strings.TrimRight(f.TurnEnd, "\n"))
+	starts := map[int32]string{} // with the role, "" where the turn's first line names it
+	end := int32(-1)
+	if f.Roles == nil {
+		start, hasStart := t.ID(f.TurnStart)
+		id, hasEnd := t.ID(strings.TrimRight(f.TurnEnd, "\n"))
+		if hasStart && hasEnd {
+			starts[start], end = "", id
+		}
+	}
+	for role, token := range f.Roles {
+		if id, ok := t.ID(token); ok {
+			starts[id] = role
+		}
+	}
 	var turns []promptTurn
 	var buf []byte
 	var err error
-	at := -1 // first token of the open turn
-	if hasStart && hasEnd {
-		for i := 0; i <= len(ids); i++ {
-			if i < len(ids) && ids[i] != start && ids[i] != end {
+	at, open := -1, "" // first token of the open turn, and its role
+	for i := 0; i <= len(ids); i++ {
+		role, begins := "", false
+		if i < len(ids) {
+			if role, begins = starts[ids[i]]; !begins && ids[i] != end {
 				continue
 			}
-			if at >= 0 {
-				if buf, err = t.Decode(buf[:0], ids[at:i]); err != nil {
-					return nil, err
-				}
-				role, content, _ := strings.Cut(string(buf), "\n")
-				turns = append(turns, promptTurn{role, content})
+		}
+		if at >= 0 {
+			if buf, err = t.Decode(buf[:0], ids[at:i]); err != nil {
+				return nil, err
 			}
-			at = -1
-			if i < len(ids) && ids[i] == start {
-				at = i + 1
+			turn := promptTurn{open, strings.TrimPrefix(string(buf), f.TurnLead)}
+			if f.Roles == nil {
+				turn.role, turn.content, _ = strings.Cut(string(buf), "\n")
 			}
+			turns = append(turns, turn)
+		}
+		if at = -1; begins {
+			at, open = i+1, role
 		}
 	}
 	if len(turns) == 0 {
@@ -109,7 +125,10 @@ func readTranscript(t *tokenizer.Tokenizer, f *wire.Family, ids []int32) (*trans
 		}
 	}
 	last := turns[len(turns)-1]
-	tr.thought = f.ThinkClose != "" && last.role == "assistant" && strings.HasSuffix(strings.TrimRight(last.content, "\n"), f.ThinkClose)
+	if last.role == "assistant" {
+		tr.begun = strings.TrimRight(last.content, "\n")
+	}
+	tr.thought = f.ThinkClose != "" && strings.HasSuffix(tr.begun, f.ThinkClose)
 	return &tr, nil
 }
 

@@ -36,7 +36,7 @@ func loop(t testing.TB, l prefix.Ledger, f *wire.Family, tok *tokenizer.Tokenize
 			late = append(late, &prefix.Block{Query: "Request of a user", Tools: []prefix.Shown{definition(fmt.Sprint("a", turn)), definition(fmt.Sprint("b", turn))}})
 		}
 		c.Decide(c.Len()-1, "", false, late...)
-		p, err := c.Prompt(f, tok)
+		p, err := c.Prompt(f, tok, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/toolsidecar/sidecar/internal/racetest"
 	"github.com/toolsidecar/sidecar/internal/store"
 	"github.com/toolsidecar/sidecar/internal/store/storetest"
 	"github.com/toolsidecar/sidecar/prefix"
@@ -349,7 +350,7 @@ func conversation(i, j int) *prefix.Entry {
 // within two seconds.
 func TestKill(t *testing.T) {
 	want := 100_000
-	if testing.Short() || raceEnabled {
+	if testing.Short() || racetest.Enabled {
 		want = 5_000
 	}
 	dir := t.TempDir()

@@ -1,5 +1,6 @@
 // Package store keeps what must outlive a request: the ledger of conversations, in
-// the memory of this process or in files that survive it.
+// the memory of this process or in files that survive it; and beside it
+// the usage memories of tenants.
 //
 // Both stores are bounded by bytes, least recently used first out, and by age. An
 // entry may be gone at any time, which costs prefill; one that is found is the one
@@ -10,6 +11,7 @@
 //	segment.go  the files of File: their bytes, and how they are read back
 //	index.go    where each entry of File stands, and when it was used
 //	seal.go     encryption at rest
+//	usage.go    Usage: what each tenant's calls taught
 //
 // [storetest] holds what any Ledger must do. A store over a network has the same
 // methods: it answers a failed read as an entry that is gone, and a failed write by

@@ -289,6 +289,58 @@ func (v *Value) Child(tok string) (*Value, int) {
 	return nil, -1
 }
 
+var (
+	intoPointer  = strings.NewReplacer("~", "~0", "/", "~1")
+	outOfPointer = strings.NewReplacer("~1", "/", "~0", "~")
+)
+
+// EscapePointer is a key as it stands in a JSON pointer (RFC 6901, section 3).
+func EscapePointer(key string) string { return intoPointer.Replace(key) }
+
+// UnescapePointer is the key that a token of a JSON pointer means.
+func UnescapePointer(tok string) string { return outOfPointer.Replace(tok) }
+
+// Locate is the offset at which the value at a path begins in a valid JSON text,
+// or the last one on the way to it that is there.
+func Locate(text []byte, path []string) int {
+	p := NewReader(text, len(text))
+	p.Space()
+	at := p.Offset()
+	for _, tok := range path {
+		open := p.Byte()
+		if open != '{' && open != '[' {
+			return at
+		}
+		p.Skip()
+		for i := 0; ; i++ {
+			if p.Space(); p.Byte() == '}' || p.Byte() == ']' {
+				return at
+			}
+			name := strconv.Itoa(i)
+			if open == '{' {
+				var err error
+				if name, err = p.String(); err != nil {
+					return at
+				}
+				p.Space()
+				p.Skip() // the colon
+				p.Space()
+			}
+			if name == tok {
+				at = p.Offset()
+				break
+			}
+			if _, err := p.Value(); err != nil {
+				return at
+			}
+			if p.Space(); p.Byte() == ',' {
+				p.Skip()
+			}
+		}
+	}
+	return at
+}
+
 // Items is the items of an array, and nothing of nil.
 func (v *Value) Items() []*Value {
 	if v == nil {

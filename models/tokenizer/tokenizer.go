@@ -41,6 +41,9 @@ func (t *Tokenizer) ID(spelling string) (int32, bool) {
 	return id, ok
 }
 
+// Ordinary is the id of the ordinary token with these bytes, which need be no text.
+func (t *Tokenizer) Ordinary(b string) (int32, bool) { return t.pieces.find(b) }
+
 // Token is what id decodes to, whether it is special, and whether there is such
 // an id at all. An added token that isn't special is not told from an ordinary
 // one here; see IsAdded. The caller must not change b.

@@ -42,6 +42,8 @@ var hermes = Family{
 	ResponseJoin:  "\n",
 	ThinkOpen:     "<think>",
 	ThinkClose:    "</think>",
+	ThoughtOpen:   "<think>\n",
+	ThoughtClose:  "\n</think>\n\n",
 	render:        (*Family).renderTools,
 	prompt:        (*Family).promptChatML,
 }
@@ -158,6 +160,9 @@ var deepseek = Family{
 	ThinkOpen:     "<think>",
 	ThinkClose:    "</think>",
 	ThinkInPrompt: true,
+	ThoughtOpen:   "<think>",
+	ThoughtClose:  "</think>",
+	NoThought:     "</think>",
 	render:        (*Family).renderDeepSeek,
 	prompt:        (*Family).promptDeepSeek,
 }
@@ -167,7 +172,8 @@ var glm45 = Family{
 	Name:          "glm-4.5",
 	Aliases:       []string{"glm45", "glm-4.6"},
 	TurnStart:     "<|user|>",
-	TurnEnd:       "",
+	Roles:         map[string]string{"system": "<|system|>", "user": "<|user|>", "assistant": "<|assistant|>", "tool": "<|observation|>"},
+	TurnLead:      "\n",
 	StopTokens:    []string{"<|user|>", "<|observation|>", "<|endoftext|>"},
 	Controls:      []string{"<|endoftext|>", "[MASK]", "[gMASK]", "[sMASK]", "<sop>", "<eop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"},
 	TemplateTools: true,
@@ -199,6 +205,9 @@ var glm45 = Family{
 	ResponseClose: "\n</tool_response>",
 	ThinkOpen:     "<think>",
 	ThinkClose:    "</think>",
+	ThoughtOpen:   "\n<think>",
+	ThoughtClose:  "</think>",
+	NoThought:     "\n<think></think>",
 	render:        (*Family).renderGLM,
 	prompt:        (*Family).promptGLM,
 }
@@ -213,7 +222,9 @@ var glm47 = glm45.with(func(f *Family) {
 	s := &f.Calls
 	s.Lead, s.Join, s.Arguments, s.Is, s.Gap = "", "", "", "</arg_key><arg_value>", ""
 	f.ResponseOpen, f.ResponseClose = "<tool_response>", "</tool_response>"
+	f.TurnLead = ""
 	f.ThinkInPrompt = true
+	f.ThoughtOpen, f.NoThought = "<think>", "</think>"
 	f.render = (*Family).renderGLM47
 	f.prompt = (*Family).promptGLM47
 })
@@ -252,11 +263,13 @@ var kimi = Family{
 		Tag:        "<|tool_call_end|>",
 		Only:       "_.-",
 	},
-	ResultRole: "tool",
-	ThinkOpen:  "<think>",
-	ThinkClose: "</think>",
-	render:     (*Family).renderKimi,
-	prompt:     (*Family).promptKimi,
+	ResultRole:   "tool",
+	ThinkOpen:    "<think>",
+	ThinkClose:   "</think>",
+	ThoughtOpen:  "<think>\n",
+	ThoughtClose: "\n</think>\n\n",
+	render:       (*Family).renderKimi,
+	prompt:       (*Family).promptKimi,
 }
 
 // gpt-oss. Its tools are part of the developer message that the engine writes.
@@ -311,6 +324,8 @@ var mistral = Family{
 	ResponseClose: "[/TOOL_RESULTS]",
 	ThinkOpen:     "[THINK]",
 	ThinkClose:    "[/THINK]",
+	ThoughtOpen:   "[THINK]\n",
+	ThoughtClose:  "\n[/THINK]\n\n",
 	render:        (*Family).renderMistral,
 	prompt:        (*Family).promptNothing,
 }

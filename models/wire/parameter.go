@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/toolsidecar/sidecar/models/jsontext"
 )
 
 // Coercion is how a family's engines read the value of a parameter whose schema
@@ -273,7 +275,7 @@ func (v *schemaView) follow(in *schemaView, depth int) *schemaView {
 			name, _ = strings.CutPrefix(in.Ref, "#/definitions/")
 			defs = v.Defs7
 		}
-		in = viewSchema(defs[strings.NewReplacer("~1", "/", "~0", "~").Replace(name)])
+		in = viewSchema(defs[jsontext.UnescapePointer(name)])
 	}
 	return in
 }

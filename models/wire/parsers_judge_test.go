@@ -24,22 +24,34 @@ type theirs struct {
 	Error string
 }
 
+// withArguments puts {} where a call has no arguments.
+func (a theirs) withArguments() theirs {
+	none := "{}"
+	a.Calls = slices.Clone(a.Calls)
+	for i, c := range a.Calls {
+		if c[1] != nil && *c[1] == "" {
+			a.Calls[i][1] = &none
+		}
+	}
+	return a
+}
+
 type parserJudge struct {
 	in  *json.Encoder
 	out *bufio.Reader
 }
 
-func startParsers(t *testing.T) *parserJudge {
+func startParsers(t *testing.T, engine, venv string) *parserJudge {
 	t.Helper()
 	root := filepath.Join("..", "..")
-	python := filepath.Join(root, ".venv", "parsers", "bin", "python")
+	python := filepath.Join(root, ".venv", venv, "bin", "python")
 	if _, err := os.Stat(python); err != nil {
 		if os.Getenv("SIDECAR_REQUIRE_DATA") == "1" {
 			t.Fatalf("%s is required: %v", python, err)
 		}
-		t.Skipf("%s is absent; make .venv/parsers makes it", python)
+		t.Skipf("%s is absent; make .venv/%s makes it", python, venv)
 	}
-	cmd := exec.Command(python, filepath.Join(root, "tools", "parser_judge.py"))
+	cmd := exec.Command(python, filepath.Join(root, "tools", "parser_judge.py"), engine)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +67,7 @@ func startParsers(t *testing.T) *parserJudge {
 		in.Close()
 		cmd.Wait()
 	})
-	return &parserJudge{json.NewEncoder(in), bufio.NewReaderSize(out, 1<<20)}
+	return &parserJudge{in: json.NewEncoder(in), out: bufio.NewReaderSize(out, 1<<20)}
 }
 
 // answerTools are the tools of generated answers; typed says what strings,
@@ -160,17 +172,28 @@ func (g *answerGen) cut(text string, most int, whole []string) []string {
 	return out
 }
 
-// A peer is a parser of SGLang.
+// A peer is a parser of an engine.
 type peer struct {
 	family, parser string
 	parallel       bool     // it reads more than one call
 	lead           bool     // text may stand before calls
 	whole          []string // tags that the engine hands on in one piece
+	start          string   // of an answer, where the engine's prompt doesn't end with it
+}
+
+// peersOf are the parsers of an engine, and the set of Python that has them.
+var peersOf = []struct {
+	engine, venv string
+	answers      int // a family, unless SIDECAR_PARSER_ANSWERS says how many
+	peers        []peer
+}{
+	{"sglang", "parsers", 10_000, sglangPeers},
+	{"vllm", "vllm", 1_000, vllmPeers}, // ten times as slow
 }
 
 var answerWords = []string{"Oslo", "Zürich HB", "日本語", "🙂", "a\"b", `back\slash`, "it's", "1 < 2", "{}", "x}", "two\nlines", "tab\there", "&amp;", "a=b", "</b>", "[1]", "true story"}
 
-var peers = []peer{
+var sglangPeers = []peer{
 	{family: "hermes", parser: "qwen25", parallel: true, lead: true},
 	{family: "qwen3-coder", parser: "qwen3_coder", parallel: true, lead: true},
 	{family: "llama3", parser: "llama3"},
@@ -179,27 +202,45 @@ var peers = []peer{
 	{family: "glm-4.5", parser: "glm45", parallel: true, lead: true},
 	{family: "glm-4.7", parser: "glm47", parallel: true, lead: true},
 	{family: "mistral", parser: "mistral", parallel: true, lead: true},
-	{family: "harmony", parser: "gpt-oss", parallel: true, whole: specials("harmony")},
+	{family: "harmony", parser: "gpt-oss", parallel: true, whole: specials("harmony"), start: "<|start|>assistant"},
 }
+
+// vLLM's tell tags by their tokens, which come in one piece.
+var vllmPeers = []peer{
+	{family: "hermes", parser: "hermes", parallel: true, lead: true, whole: specials("hermes")},
+	{family: "qwen3-coder", parser: "qwen3_coder", parallel: true, lead: true, whole: specials("qwen3-coder")},
+	{family: "llama3", parser: "llama3_json", parallel: true, whole: []string{"<|python_tag|>"}},
+	{family: "deepseek-v3.1", parser: "deepseek_v31", parallel: true, lead: true, whole: specials("deepseek-v3.1")},
+	{family: "kimi-k2", parser: "kimi_k2", parallel: true, lead: true, whole: specials("kimi-k2")},
+	{family: "glm-4.5", parser: "glm45", parallel: true, lead: true, whole: append(specials("glm-4.5"), glmTags...)},
+	{family: "glm-4.7", parser: "glm47", parallel: true, lead: true, whole: append(specials("glm-4.7"), glmTags...)},
+	{family: "mistral", parser: "mistral", parallel: true, lead: true, whole: specials("mistral")},
+	{family: "harmony", parser: "openai", parallel: true, whole: specials("harmony")},
+}
+
+var glmTags = []string{"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"}
 
 // excuse names the fault of theirs that explains why they read a stream
 // otherwise: they read the same text as we do when it is cut otherwise.
-func (g *answerGen) excuse(t *testing.T, j *parserJudge, p peer, tools []any, pieces []string, ours []parsedCall) string {
+func (g *answerGen) excuse(t *testing.T, j *parserJudge, p peer, tools []any, pieces []string, ours []parsedCall, a theirs) string {
+	if differs(t, ours, a.withArguments()) == "" {
+		return "a call with {} as arguments streams none"
+	}
 	nudged := append(slices.Clone(pieces), make([]string, len(pieces)+8)...)
-	if differs(t, ours, j.read(t, p.parser, tools, nudged)["stream"]) == "" {
+	if differs(t, ours, j.read(t, p, tools, nudged)["stream"].withArguments()) == "" {
 		return "a piece is read one step at a time, and the last step waits for a piece that never comes"
 	}
 	for _, most := range []int{1, 4, 12} {
-		if differs(t, ours, j.read(t, p.parser, tools, g.cut(strings.Join(pieces, ""), most, p.whole))["stream"]) == "" {
+		if differs(t, ours, j.read(t, p, tools, g.cut(strings.Join(pieces, ""), most, p.whole))["stream"].withArguments()) == "" {
 			return "the same text cut otherwise is read as we read it"
 		}
 	}
 	return ""
 }
 
-func (j *parserJudge) read(t *testing.T, parser string, tools []any, pieces []string) map[string]theirs {
+func (j *parserJudge) read(t *testing.T, p peer, tools []any, pieces []string) map[string]theirs {
 	t.Helper()
-	if err := j.in.Encode(map[string]any{"parser": parser, "tools": tools, "pieces": pieces}); err != nil {
+	if err := j.in.Encode(map[string]any{"parser": p.parser, "specials": append([]string{}, p.whole...), "tools": tools, "pieces": pieces}); err != nil {
 		t.Fatal(err)
 	}
 	line, err := j.out.ReadBytes('\n')
@@ -227,71 +268,75 @@ func specials(family string) []string {
 // answers, cut at random, both find the same calls with the same arguments, or
 // the difference has a name.
 func TestParserPeers(t *testing.T) {
-	n, _ := strconv.Atoi(os.Getenv("SIDECAR_PARSER_ANSWERS"))
-	if n == 0 {
-		n = 10_000
-	}
+	most, _ := strconv.Atoi(os.Getenv("SIDECAR_PARSER_ANSWERS"))
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	var tools []any
 	for _, a := range answerTools {
 		tools = append(tools, map[string]any{"type": "function", "function": map[string]any{"name": a.name, "parameters": answerSchema(a.name)}})
 	}
-	for _, p := range peers {
-		f, err := ByName(p.family)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Run(p.family, func(t *testing.T) {
+	for _, e := range peersOf {
+		t.Run(e.engine, func(t *testing.T) {
 			t.Parallel()
-			j := startParsers(t)
-			g := &answerGen{rand.New(rand.NewPCG(seed, 1)), f}
-			known, same, bad := map[string]int{}, 0, 0
-			for i := range n {
-				var calls []Call
-				for k := range 1 + g.IntN(3) {
-					if k == 0 || p.parallel {
-						calls = append(calls, g.call())
-					}
-				}
-				content := ""
-				if p.lead && g.IntN(2) == 0 {
-					content = g.word()
-				}
-				text := f.TurnText(content, calls)
-				if f.Calls.Form == Channels {
-					text = "<|start|>assistant" + text
-				}
-				pieces := g.pieces(text, p.whole)
-				answer := j.read(t, p.parser, tools, pieces)
-				got, _, malformed, open := readCalls(f, answerSchema, pieces...)
-				if len(malformed) > 0 || open.Open() || len(got) != len(calls) {
-					t.Fatalf("%q: %d calls of %d, malformed %q", text, len(got), len(calls), malformed)
-				}
-				for _, mode := range []string{"stream", "whole"} {
-					why := differs(t, got, answer[mode])
-					if why == "" {
-						same++
-						continue
-					}
-					name := ""
-					if mode == "stream" {
-						name = g.excuse(t, j, p, tools, pieces, got)
-					}
-					if name != "" {
-						known[mode+": "+name]++
-						continue
-					}
-					if bad++; bad <= 5 {
-						t.Errorf("answer %d, %s: %s\n%q", i, mode, why, pieces)
-					}
-				}
+			n := e.answers
+			if most > 0 {
+				n = most
 			}
-			t.Logf("%d answers, %d readings the same, %d not", n, same, bad)
-			for name, times := range known {
-				t.Logf("%d of their own: %s", times, name)
+			j := startParsers(t, e.engine, e.venv)
+			for _, p := range e.peers {
+				t.Run(p.family, func(t *testing.T) { testPeer(t, j, p, seed, n, tools) })
 			}
 		})
+	}
+}
+
+func testPeer(t *testing.T, j *parserJudge, p peer, seed uint64, n int, tools []any) {
+	f, err := ByName(p.family)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &answerGen{rand.New(rand.NewPCG(seed, 1)), f}
+	known, same, bad := map[string]int{}, 0, 0
+	for i := range n {
+		var calls []Call
+		for k := range 1 + g.IntN(3) {
+			if k == 0 || p.parallel {
+				calls = append(calls, g.call())
+			}
+		}
+		content := ""
+		if p.lead && g.IntN(2) == 0 {
+			content = g.word()
+		}
+		text := p.start + f.TurnText(content, calls)
+		pieces := g.pieces(text, p.whole)
+		answer := j.read(t, p, tools, pieces)
+		got, _, malformed, open := readCalls(f, answerSchema, pieces...)
+		if len(malformed) > 0 || open.Open() || len(got) != len(calls) {
+			t.Fatalf("%q: %d calls of %d, malformed %q", text, len(got), len(calls), malformed)
+		}
+		for _, mode := range []string{"stream", "whole"} {
+			why := differs(t, got, answer[mode])
+			if why == "" {
+				same++
+				continue
+			}
+			name := ""
+			if mode == "stream" {
+				name = g.excuse(t, j, p, tools, pieces, got, answer[mode])
+			}
+			if name != "" {
+				known[mode+": "+name]++
+				continue
+			}
+			if bad++; bad <= 5 {
+				t.Errorf("answer %d, %s: %s\n%q", i, mode, why, pieces)
+			}
+		}
+	}
+	t.Logf("%d answers, %d readings the same, %d not", n, same, bad)
+	for name, times := range known {
+		t.Logf("%d of their own: %s", times, name)
 	}
 }
 

@@ -3,6 +3,8 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -24,6 +26,35 @@ func (f *Family) Render(dst []byte, msgs []Message, tools []json.RawMessage, opt
 		dst = f.prompt(f, dst, msgs, opt)
 	}
 	return dst
+}
+
+// AnswerPrompt is what Render appends to a conversation to which an answer is
+// wanted.
+func (f *Family) AnswerPrompt(msgs []Message, opt Options) string {
+	if f.prompt == nil {
+		return ""
+	}
+	return string(f.prompt(f, nil, msgs, opt))
+}
+
+// Spoken is the text of a turn as the model generates it behind an AnswerPrompt.
+func (f *Family) Spoken(answerPrompt, reasoning, text string) string {
+	within := f.ThinkInPrompt && strings.HasSuffix(answerPrompt, f.ThinkOpen)
+	switch text = f.TurnLead + text; {
+	case f.ThinkClose == "" || reasoning == "" && !within:
+		return text
+	case within:
+		return reasoning + f.ThoughtClose + text
+	}
+	return f.ThoughtOpen + reasoning + f.ThoughtClose + text
+}
+
+// Seams are the tokens that part an assistant's turn from what follows it.
+func (f *Family) Seams() []string {
+	if f.Roles == nil {
+		return []string{f.TurnStart, strings.TrimRight(f.TurnEnd, "\n")}
+	}
+	return slices.Sorted(maps.Values(f.Roles))
 }
 
 func (f *Family) promptChatML(dst []byte, _ []Message, opt Options) []byte {
@@ -114,7 +145,7 @@ func (f *Family) lastQuery(msgs []Message) int {
 func (f *Family) appendAssistant(dst []byte, m Message, afterQuery, last bool) []byte {
 	content, reasoning := m.Content, m.Reasoning
 	if reasoning == "" {
-		content, reasoning = f.splitReasoning(content)
+		content, reasoning = f.SplitReasoning(content)
 	}
 	dst = append(dst, f.TurnStart...)
 	dst = append(dst, "assistant\n"...)
@@ -145,10 +176,10 @@ func (f *Family) appendCall(dst []byte, c Call) []byte {
 	return append(appendArguments(dst, c.Arguments), s.Close...)
 }
 
-// splitReasoning parts content that still holds its reasoning: what follows the
+// SplitReasoning parts content that still holds its reasoning: what follows the
 // last closing tag is content, what stands between the last opening tag before
 // the first closing tag and that tag is reasoning.
-func (f *Family) splitReasoning(content string) (rest, reasoning string) {
+func (f *Family) SplitReasoning(content string) (rest, reasoning string) {
 	first := strings.Index(content, f.ThinkClose)
 	if first < 0 {
 		return content, ""

@@ -425,7 +425,7 @@ func (f *Family) glm(dst []byte, msgs []Message, tools []json.RawMessage, opt Op
 		case "assistant":
 			content, reasoning := m.Content, m.Reasoning
 			if reasoning == "" {
-				content, reasoning = f.splitReasoning(content)
+				content, reasoning = f.SplitReasoning(content)
 			}
 			dst = append(dst, "<|assistant|>"...)
 			switch {

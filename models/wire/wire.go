@@ -31,6 +31,12 @@ type Family struct {
 	// Framing. A turn is TurnStart, role, "\n", content, TurnEnd.
 	TurnStart string
 	TurnEnd   string
+	// Roles are the tokens that begin the turns of each role, where each role has
+	// its own. Then turns need no TurnEnd.
+	Roles map[string]string
+	// TurnLead is what the template writes between the prompt for an answer and the
+	// content of a past turn: the model has generated it.
+	TurnLead string
 	// DefaultSystem is the content of the system turn that the template writes
 	// when the conversation does not start with one; "" for none.
 	DefaultSystem string
@@ -73,6 +79,14 @@ type Family struct {
 	// ThinkInPrompt says that the prompt of a thinking turn ends with ThinkOpen,
 	// so that the generated text begins inside reasoning: see [Parser.Thinking].
 	ThinkInPrompt bool
+	// ThoughtOpen and ThoughtClose are ThinkOpen and ThinkClose with the blanks that
+	// stand around them in a past turn whose reasoning the template keeps.
+	ThoughtOpen  string
+	ThoughtClose string
+	// NoThought is what the template writes into a past turn without reasoning,
+	// whether or not it stood in the prompt that the turn was generated from; "" where
+	// it writes nothing.
+	NoThought string
 
 	// tool appends one tool as the template shows it; nil for AppendTool.
 	tool func(dst []byte, tool json.RawMessage) []byte

@@ -3,7 +3,9 @@ package hnsw
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -26,6 +28,9 @@ type Config struct {
 	Build  int    // candidates kept while a vector is linked; default 200
 	Search int    // candidates kept by a search that asks for fewer; default 64
 	Seed   uint64 // of the levels
+	// Shared keeps vectors as they are given instead of copies; they must not be
+	// changed then. It needs the metric Inner.
+	Shared bool
 }
 
 const (
@@ -41,6 +46,9 @@ func (c *Config) setDefaults() error {
 	}
 	if c.Metric > Cosine {
 		return fmt.Errorf("hnsw: metric %d is unknown", c.Metric)
+	}
+	if c.Shared && c.Metric != Inner {
+		return errors.New("hnsw: shared vectors can't be scaled to length 1")
 	}
 	if c.M == 0 {
 		c.M = 16
@@ -123,17 +131,39 @@ func (x *Index) Len() int {
 	return len(x.slots)
 }
 
-// Bytes estimates the memory held, dead nodes included.
+// Bytes estimates the memory held, dead nodes included and shared vectors not.
 func (x *Index) Bytes() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	g := x.now.Load()
 	n := int(g.size.Load())
-	return n*(4*x.cfg.Dim+104+4*2*x.cfg.M+48) + 24*len(x.slots)
+	vector := 4 * x.cfg.Dim
+	if x.cfg.Shared {
+		vector = 0
+	}
+	return n*(vector+104+4*2*x.cfg.M+48) + 24*len(x.slots)
 }
 
 // Dim returns the dimension of all vectors.
 func (x *Index) Dim() int { return x.cfg.Dim }
+
+// Config returns what the index was made with, defaults filled in.
+func (x *Index) Config() Config { return x.cfg }
+
+// Has says whether a key is there.
+func (x *Index) Has(key uint64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, ok := x.slots[key]
+	return ok
+}
+
+// Keys returns all keys, ascending.
+func (x *Index) Keys() []uint64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Sorted(maps.Keys(x.slots))
+}
 
 var (
 	errDim      = errors.New("hnsw: vector of another dimension")
@@ -141,7 +171,7 @@ var (
 	errNoLength = errors.New("hnsw: vector of length 0 has no direction")
 )
 
-// own copies a vector as the index keeps it.
+// own is a vector as the index keeps it.
 func (x *Index) own(v []float32) ([]float32, error) {
 	if len(v) != x.cfg.Dim {
 		return nil, fmt.Errorf("%w: %d, not %d", errDim, len(v), x.cfg.Dim)
@@ -153,14 +183,16 @@ func (x *Index) own(v []float32) ([]float32, error) {
 		}
 		sum += float64(f) * float64(f)
 	}
-	out := make([]float32, len(v))
+	if x.cfg.Shared {
+		return v, nil
+	}
 	if x.cfg.Metric != Cosine {
-		copy(out, v)
-		return out, nil
+		return slices.Clone(v), nil
 	}
 	if sum == 0 {
 		return nil, errNoLength
 	}
+	out := make([]float32, len(v))
 	s := 1 / math.Sqrt(sum)
 	for i, f := range v {
 		out[i] = float32(float64(f) * s)

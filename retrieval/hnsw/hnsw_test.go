@@ -179,7 +179,7 @@ func TestAgainstScan(t *testing.T) {
 					t.Fatal(err)
 				}
 				var err error
-				if x, err = Load(&b); err != nil {
+				if x, err = Load(&b, nil); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -284,19 +284,19 @@ func TestCorruptSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := b.Bytes()
-	y, err := Load(bytes.NewReader(whole))
+	y, err := Load(bytes.NewReader(whole), nil)
 	if err != nil || y.Len() != 39 {
 		t.Fatal(err)
 	}
 	var corrupt *CorruptError
 	for i := range whole {
 		for _, cut := range [][]byte{whole[:i], append(append(bytes.Clone(whole[:i]), whole[i]^0x40), whole[i+1:]...)} {
-			if _, err := Load(bytes.NewReader(cut)); !errors.As(err, &corrupt) {
+			if _, err := Load(bytes.NewReader(cut), nil); !errors.As(err, &corrupt) {
 				t.Fatalf("byte %d of %d: %v", i, len(whole), err)
 			}
 		}
 	}
-	if _, err := Load(bytes.NewReader(append(bytes.Clone(whole), 0))); !errors.As(err, &corrupt) {
+	if _, err := Load(bytes.NewReader(append(bytes.Clone(whole), 0)), nil); !errors.As(err, &corrupt) {
 		t.Errorf("%v", err)
 	}
 }
@@ -309,7 +309,7 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		x, err := Load(bytes.NewReader(raw))
+		x, err := Load(bytes.NewReader(raw), nil)
 		var corrupt *CorruptError
 		if err != nil && !errors.As(err, &corrupt) {
 			t.Fatalf("%v", err)
@@ -392,5 +392,71 @@ func BenchmarkSearch(b *testing.B) {
 				i++
 			}
 		})
+	}
+}
+
+// Vectors that come twice, all go, or go with the entry point among them.
+func TestHostileOrder(t *testing.T) {
+	vs := clustered(rand.New(rand.NewPCG(11, 1)), 60, 4, 3, 0.5)
+	for _, cfg := range []Config{{Dim: 4, M: 8}, {Dim: 4, M: 8, Metric: Cosine}, {Dim: 4, M: 8, Shared: true}} {
+		x, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := x.AddBatch([]uint64{5, 5, 5}, vs[:3]); err != nil || x.Len() != 1 { // the last counts
+			t.Fatalf("%d vectors, %v", x.Len(), err)
+		}
+		if hits, err := x.Search(vs[2], 3, Options{}); err != nil || len(hits) != 1 || hits[0].Key != 5 {
+			t.Errorf("%v, %v", hits, err)
+		}
+		x.Remove(5, 5, 77)
+		if hits, err := x.Search(vs[2], 3, Options{}); err != nil || len(hits) != 0 || x.Len() != 0 {
+			t.Errorf("of none: %v, %v", hits, err)
+		}
+		for range 3 { // all go, the entry point too, and all come back
+			if err := x.AddBatch(seq(len(vs)), vs); err != nil {
+				t.Fatal(err)
+			}
+			g := x.now.Load()
+			x.Remove(g.node(uint32(g.entry.Load())).key)
+			if got := recall(t, x, vs[:20], 5, Options{Candidates: 60}); got != 1 {
+				t.Errorf("recall without the entry point: %v", got)
+			}
+			x.Remove(seq(len(vs))...)
+			if hits, err := x.Search(vs[0], 3, Options{}); err != nil || len(hits) != 0 {
+				t.Errorf("of none: %v, %v", hits, err)
+			}
+		}
+		if cfg.Metric == Inner { // a vector of length 0 is as far from all as it is
+			if err := x.Add(1, make([]float32, 4)); err != nil {
+				t.Error(err)
+			}
+			if hits, err := x.Search(vs[0], 3, Options{}); err != nil || len(hits) != 1 || hits[0].Score != 0 {
+				t.Errorf("%v, %v", hits, err)
+			}
+		}
+	}
+	if _, err := New(Config{Dim: 4, Metric: Cosine, Shared: true}); err == nil {
+		t.Error("shared vectors can't be scaled")
+	}
+}
+
+// A snapshot keeps vectors of the caller's where they are the same.
+func TestLoadShares(t *testing.T) {
+	vs := clustered(rand.New(rand.NewPCG(12, 1)), 10, 3, 2, 1)
+	x := build(t, Config{Dim: 3, Shared: true}, vs)
+	var b bytes.Buffer
+	if err := x.Save(&b); err != nil {
+		t.Fatal(err)
+	}
+	y, err := Load(&b, func(key uint64) []float32 { return vs[key%9] }) // of the last key another
+	if err != nil || y.Config() != x.Config() || !slices.Equal(y.Keys(), seq(10)) || !y.Has(9) || y.Has(10) {
+		t.Fatal(err)
+	}
+	for s := range uint32(10) {
+		n := y.now.Load().node(s)
+		if shared := &n.vec[0] == &vs[n.key%9][0]; shared != (n.key < 9) || !slices.Equal(n.vec, vs[n.key]) {
+			t.Errorf("key %d: shared %v", n.key, shared)
+		}
 	}
 }

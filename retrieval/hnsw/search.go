@@ -115,7 +115,7 @@ func best(hits []Hit, k int) []Hit {
 	})
 	out := hits[:0]
 	for _, h := range hits {
-		if !slices.ContainsFunc(out[max(0, len(out)-1):], func(o Hit) bool { return o.Key == h.Key }) {
+		if !slices.ContainsFunc(out, func(o Hit) bool { return o.Key == h.Key }) {
 			out = append(out, h)
 		}
 		if len(out) == k {
@@ -195,11 +195,16 @@ func (g *graph) near(m *marks, v []float32, from []candidate, level, ef int, fil
 		if filter != nil && seen > thinAfter && passed*thinShare < seen {
 			return nil, true
 		}
+		m.next = m.next[:0]
 		for _, s := range g.node(c.slot).at(level) {
-			if !m.mark(s) {
-				continue
+			if m.mark(s) {
+				vec := g.node(s).vec
+				m.touch += Fetch(vec)
+				m.next = append(m.next, neighbour{s, vec})
 			}
-			next := candidate{dot(v, g.node(s).vec), s}
+		}
+		for _, n := range m.next {
+			next := candidate{dot(v, n.vec), n.slot}
 			if m.kept.len() < ef || next.before(m.kept.top()) {
 				m.open.push(next)
 				take(next)
@@ -225,6 +230,27 @@ type marks struct {
 	seen []uint32
 	open heap // best first
 	kept heap // worst first
+
+	next  []neighbour // of the node that is looked at
+	touch float32
+}
+
+type neighbour struct {
+	slot uint32
+	vec  []float32
+}
+
+// line is how many numbers a line of a cache holds.
+const line = 16
+
+// Fetch reads a number of each line of a vector and returns their sum, which
+// means nothing: the lines of several vectors come at the same time, where
+// comparing one after another waits for each.
+func Fetch(v []float32) (sum float32) {
+	for i := 0; i < len(v); i += line {
+		sum += v[i]
+	}
+	return sum
 }
 
 func (m *marks) reset(size int) {

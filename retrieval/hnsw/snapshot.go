@@ -9,17 +9,20 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+	"slices"
 	"sync/atomic"
 )
 
 // The form of a snapshot, little endian:
 //
 //	magic    8 bytes  "HNSW\x00\x00\x00\x01", the last byte is the version
-//	config   u32 dim, u32 metric, u32 M, u32 build, u32 search, u64 seed
+//	config   u32 dim, u32 metric (and 256 if shared), u32 M, u32 build, u32 search, u64 seed
 //	size     u32 nodes
 //	entry    i64 slot, -1 for none
 //	nodes    u64 key, u8 dead, u8 levels, f32[dim], for each level: u16 n, u32[n]
 //	checksum u32 CRC-32C of all before it
+const sharedBit = 256
+
 const magic = "HNSW\x00\x00\x00\x01"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -38,7 +41,11 @@ func (x *Index) Save(w io.Writer) error {
 	le := binary.LittleEndian
 	var buf []byte
 	buf = append(buf, magic...)
-	for _, n := range []int{x.cfg.Dim, int(x.cfg.Metric), x.cfg.M, x.cfg.Build, x.cfg.Search} {
+	metric := int(x.cfg.Metric)
+	if x.cfg.Shared {
+		metric |= sharedBit
+	}
+	for _, n := range []int{x.cfg.Dim, metric, x.cfg.M, x.cfg.Build, x.cfg.Search} {
 		buf = le.AppendUint32(buf, uint32(n))
 	}
 	buf = le.AppendUint64(buf, x.cfg.Seed)
@@ -80,14 +87,18 @@ func (x *Index) Save(w io.Writer) error {
 }
 
 // Load reads what Save wrote. A text that isn't that, whole and unchanged, is a
-// *CorruptError.
-func Load(r io.Reader) (*Index, error) {
-	d := &decoder{r: bufio.NewReaderSize(r, 1<<16), sum: crc32.New(castagnoli)}
+// *CorruptError. Where share is not nil and returns the very vector that was
+// read for a key, that is kept in the place of a copy; the index must have been
+// made with Config.Shared.
+func Load(r io.Reader, share func(key uint64) []float32) (*Index, error) {
+	d := &decoder{share: share, r: bufio.NewReaderSize(r, 1<<16), sum: crc32.New(castagnoli)}
 	if got := d.bytes(len(magic)); d.err == nil && string(got) != magic {
 		return nil, &CorruptError{"not a snapshot of this version"}
 	}
 	var cfg Config
-	cfg.Dim, cfg.Metric = int(d.u32()), Metric(min(d.u32(), 255))
+	cfg.Dim = int(d.u32())
+	metric := d.u32()
+	cfg.Metric, cfg.Shared = Metric(min(metric&^sharedBit, 255)), metric&sharedBit != 0
 	cfg.M, cfg.Build, cfg.Search = int(d.u32()), int(d.u32()), int(d.u32())
 	cfg.Seed = d.u64()
 	size, first := d.u32(), int64(d.u64())
@@ -137,6 +148,8 @@ type decoder struct {
 	sum hash.Hash32
 	buf []byte
 	err error
+
+	share func(key uint64) []float32
 }
 
 func (d *decoder) bytes(n int) []byte {
@@ -180,6 +193,11 @@ func (d *decoder) node(x *Index, g *graph, slot, size uint32) error {
 			return &CorruptError{fmt.Sprintf("node %d holds no numbers", slot)}
 		}
 		n.vec[i] = f
+	}
+	if x.cfg.Shared && d.share != nil {
+		if v := d.share(n.key); slices.Equal(v, n.vec) {
+			n.vec = v
+		}
 	}
 	n.links = make([]atomic.Pointer[[]uint32], levels)
 	for l := range n.links {

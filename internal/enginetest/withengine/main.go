@@ -2,7 +2,7 @@
 //
 //	withengine ENGINE:MODEL... -- COMMAND [ARGUMENT...]
 //
-// The engines (vllm, sglang) start with their models (tiny, smollm2) at the same
+// The engines (vllm, sglang, llama) start with their models (tiny, smollm2) at the same
 // time; when all are ready the command runs with their addresses in the
 // environment, SIDECAR_TEST_VLLM_URL and so on, and when it ends they are stopped.
 // Its exit status is the command's.
@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -47,11 +46,11 @@ func run(args []string) (status int, err error) {
 	}
 	engines := make([]*engine, at)
 	for i, word := range args[:at] {
-		kind, model, ok := strings.Cut(word, ":")
-		if !ok || kind != string(enginetest.KindVLLM) && kind != string(enginetest.KindSGLang) {
-			return 2, fmt.Errorf("%q is not ENGINE:MODEL with an engine vllm or sglang", word)
+		kind, model, err := enginetest.Parse(word)
+		if err != nil {
+			return 2, err
 		}
-		engines[i] = &engine{kind: enginetest.Engine(kind), model: enginetest.Model(model)}
+		engines[i] = &engine{kind: kind, model: model}
 	}
 
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

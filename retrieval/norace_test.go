@@ -1,5 +1,0 @@
-//go:build !race
-
-package retrieval
-
-const raceDetector = false
