@@ -71,6 +71,7 @@ type exchange struct {
 	added    time.Duration         // from the request's arrival to its first byte to the client, less engine
 	clock    *time.Timer           // ends the exchange when the engine is late
 	late     atomic.Pointer[error] // with which cause
+	closing  func()                // called before a piece that may be the last a client waits for; may be nil
 }
 
 // begin starts the reply.
@@ -96,8 +97,16 @@ func (x *exchange) write(p []byte) error {
 	return err
 }
 
+// ends says that the client may soon take the reply for whole.
+func (x *exchange) ends() {
+	if x.closing != nil {
+		x.closing()
+	}
+}
+
 // reply sends a whole reply.
 func (x *exchange) reply(status int, h http.Header, body []byte) {
+	x.ends()
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if x.begin(status, h) == nil {
 		x.complete = len(body) == 0 || x.write(body) == nil
@@ -129,6 +138,7 @@ func (x *exchange) fail(kind string, e *openai.Error, extra ...string) {
 	}
 	if x.stream {
 		event := append([]byte("data: "), e.Body()...)
+		x.ends()
 		x.write(append(event, "\n\n"...))
 	}
 }

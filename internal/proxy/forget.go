@@ -29,6 +29,7 @@ func (p *Proxy) serveForget(x *exchange) {
 		x.fail("", unknownSession(id))
 		return
 	}
+	s.records.settled(x.ctx)
 	conversation := s.records.conversation(id, tenant(x.req))
 	if conversation == "" {
 		conversation = id

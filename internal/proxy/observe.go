@@ -36,6 +36,7 @@ func (s *stages) observe(x *exchange, rec *Record) (finish func()) {
 			return
 		}
 		if c, err := readChat(o); err == nil {
+			s.records.settled(ctx) // the turn before may have ended this moment
 			body = s.open(x.id, tenant(x.req), c.request())
 			rec.Stream = c.stream
 		}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -172,10 +173,11 @@ type records struct {
 	ring []Record
 	next int
 	sum  Report
+	due  map[*Record]chan struct{} // closed once the record is kept
 }
 
 func newRecords(keep int) *records {
-	return &records{ring: make([]Record, 0, max(keep, 1)), sum: Report{PassReasons: map[string]int{}, Fallbacks: map[string]int{}, Held: map[string]int{}, PrefixBreaks: map[string]int{}}}
+	return &records{ring: make([]Record, 0, max(keep, 1)), due: map[*Record]chan struct{}{}, sum: Report{PassReasons: map[string]int{}, Fallbacks: map[string]int{}, Held: map[string]int{}, PrefixBreaks: map[string]int{}}}
 }
 
 func (r *records) add(rec Record) {
@@ -246,6 +248,47 @@ func tally(m map[string]int, reason string) {
 	m[reason]++
 }
 
+// expect says that the client of rec may have its whole answer before rec is kept.
+func (r *records) expect(rec *Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.due[rec] = make(chan struct{})
+}
+
+// settle says that rec is kept, or never will be.
+func (r *records) settle(rec *Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if kept := r.due[rec]; kept != nil {
+		close(kept)
+		delete(r.due, rec)
+	}
+}
+
+// settleTime bounds how long a reader waits for records that are due: longer than
+// drainTime and the autopsy of a long prompt.
+const settleTime = 2 * time.Second
+
+// settled waits for the records of all answers that have ended, so that whoever
+// asks after an answer finds its record. It gives up with ctx and after settleTime.
+func (r *records) settled(ctx context.Context) {
+	r.mu.Lock()
+	due := slices.Collect(maps.Values(r.due))
+	r.mu.Unlock()
+	if len(due) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for _, kept := range due {
+		select {
+		case <-kept:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // last returns the records kept, oldest first.
 func (r *records) last() []Record {
 	r.mu.Lock()
@@ -298,6 +341,7 @@ func (s *stages) note(rec *Record) {
 func (p *Proxy) serveSessions(x *exchange) {
 	list := []Record{}
 	if s, ok := p.stages.(*stages); ok {
+		s.records.settled(x.ctx)
 		who, all := tenant(x.req), s.operator(x.req)
 		list = slices.DeleteFunc(s.records.last(), func(r Record) bool { return !all && r.tenant != who })
 	}
@@ -308,6 +352,7 @@ func (p *Proxy) serveSessions(x *exchange) {
 func (p *Proxy) serveReport(x *exchange) {
 	var r Report
 	if s, ok := p.stages.(*stages); ok {
+		s.records.settled(x.ctx)
 		r = s.records.report()
 		if !s.client(x.req).Rules.All() { // sums over all clients tell of tools and requests that aren't its own
 			r.AllToolsTokens, r.SavedTokens, r.PassReasons, r.Fallbacks = 0, 0, map[string]int{}, map[string]int{}

@@ -89,11 +89,15 @@ func (p *Proxy) relayStream(x *exchange, resp *http.Response, header http.Header
 			x.complete = true
 			return
 		}
-		x.alive()
+		if !done {
+			x.alive()
+		}
 		switch {
 		case event.Data == nil || done:
 		case bytes.Equal(event.Data, doneData):
 			done = true
+			x.ends()
+			x.within(drainTime, errStalled)
 		case !openai.Valid(event.Data):
 			x.engineFault(serverError(502, "engine_malformed_event", "The engine sent an event that is not JSON."))
 			return

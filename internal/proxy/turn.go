@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,6 +33,8 @@ func (s *stages) wants(*openai.Object) bool { return true }
 // reply that breaks the contract is an error, also in the middle of a stream.
 func (s *stages) serve(x *exchange, o *openai.Object) {
 	rec := &Record{ID: x.id, Time: x.start, Mode: "passthrough", tenant: tenant(x.req)}
+	x.closing = sync.OnceFunc(func() { s.records.expect(rec) })
+	defer s.records.settle(rec)
 	defer func() {
 		switch x.kind {
 		case "engine_unreachable", "engine_connect_timeout", "engine_cut":
@@ -281,6 +284,7 @@ func (s *stages) answer(x *exchange, resp *http.Response, t *turn) outcome {
 	}
 	s.settle(t, r, finished)
 	if t.stream {
+		x.ends() // some clients stop at the finish reason
 		x.complete = s.stream(x, t, nil) && x.write([]byte("data: [DONE]\n\n")) == nil
 		x.drain(resp.Body, events)
 		return outcome{}

@@ -251,8 +251,13 @@ func (s *sidecar) ask(body string) (int, http.Header, []byte) {
 	return resp.StatusCode, resp.Header, raw
 }
 
-func (s *sidecar) report() Report { return s.p.stages.(*stages).records.report() }
+func (s *sidecar) report() Report {
+	s.p.stages.(*stages).records.settled(s.t.Context())
+	return s.p.stages.(*stages).records.report()
+}
+
 func (s *sidecar) last() Record {
+	s.p.stages.(*stages).records.settled(s.t.Context())
 	list := s.p.stages.(*stages).records.last()
 	return list[len(list)-1]
 }

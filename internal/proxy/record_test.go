@@ -1,0 +1,94 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestRecordAtOnce: a client that has read its answer up to [DONE] finds the record
+// of it, and can delete it, though the engine's stream has not ended yet.
+func TestRecordAtOnce(t *testing.T) {
+	for name, edit := range map[string]func(*StageConfig){
+		"staged":  func(*StageConfig) {},
+		"observe": func(c *StageConfig) { c.Observe = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			script, _ := newScripted(t)
+			eng := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				script.ServeHTTP(w, r)
+				if bytes.Contains(body, []byte(`"stream":true`)) {
+					w.(http.Flusher).Flush()
+					<-r.Context().Done() // the connection stays open until the proxy gives it up
+				}
+			}))
+			t.Cleanup(eng.Close)
+			config := allStages()
+			edit(&config)
+			s := newSidecar(t, eng.URL, config)
+			client := newClientFor(t)
+			for i := range 3 {
+				script.say(scriptedReply{text: "ok"})
+				resp, err := http.Post(s.srv.URL+"/v1/chat/completions", "application/json", strings.NewReader(chatBody(toolList(3), `[{"role":"user","content":"weather"}]`, `,"stream":true`)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				lines := bufio.NewScanner(resp.Body)
+				for lines.Scan() && lines.Text() != "data: [DONE]" {
+				}
+				if lines.Text() != "data: [DONE]" {
+					t.Fatalf("the answer ended with %q: %v", lines.Text(), lines.Err())
+				}
+				var list struct{ Sessions []Record }
+				if err := json.Unmarshal([]byte(ask(t, client, "GET", s.srv.URL+"/sidecar/v1/sessions", "").body), &list); err != nil {
+					t.Fatal(err)
+				}
+				if len(list.Sessions) != 1 || list.Sessions[0].ID != resp.Header.Get("X-Request-Id") {
+					t.Fatalf("answer %d: its record is not listed alone: %v", i, list.Sessions)
+				}
+				id := list.Sessions[0].ID
+				if i == 2 {
+					id = list.Sessions[0].Conversation
+				}
+				if got := ask(t, client, "DELETE", s.srv.URL+"/sidecar/v1/sessions/"+id, ""); got.status != 200 || !strings.Contains(got.body, `"records":1`) {
+					t.Fatalf("answer %d: deleted with status %d: %s", i, got.status, got.body)
+				}
+			}
+		})
+	}
+}
+
+// TestRecordsSettled: only answers that have ended are waited for, and not for ever.
+func TestRecordsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecords(4)
+		r.settled(t.Context()) // nothing is due
+		rec := new(Record)
+		r.settle(rec) // never expected
+		r.expect(rec)
+		waited := false
+		go func() { r.settled(t.Context()); waited = true }()
+		if synctest.Wait(); waited {
+			t.Error("settled while a record is due")
+		}
+		r.settle(rec)
+		if synctest.Wait(); !waited {
+			t.Error("not settled though the record is kept")
+		}
+		r.expect(rec)
+		start := time.Now()
+		if r.settled(t.Context()); time.Since(start) != settleTime {
+			t.Errorf("waited %v for a record that never comes, not %v", time.Since(start), settleTime)
+		}
+	})
+}
