@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/toolsidecar/sidecar/internal/enginetest"
 	"github.com/toolsidecar/sidecar/internal/proxy"
@@ -239,23 +238,18 @@ func (c *copying) Write(p []byte) (int, error) {
 
 func (c *copying) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// records are the sidecar's, in the order of the requests. They are written when a
-// request has ended, which a client that has read [DONE] does not wait for.
+// records are the sidecar's, in the order of the requests.
 func (r *recorder) records(t *testing.T, base string) []proxy.Record {
 	t.Helper()
 	r.serving.Wait()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		all := sessions(t, base)
-		var list []proxy.Record
-		for _, p := range r.passed {
-			if rec, ok := all[p.id]; ok {
-				list = append(list, rec)
-			}
-		}
-		if len(list) == len(r.passed) || time.Now().After(deadline) {
-			return list
+	all := sessions(t, base)
+	var list []proxy.Record
+	for _, p := range r.passed {
+		if rec, ok := all[p.id]; ok {
+			list = append(list, rec)
 		}
 	}
+	return list
 }
 
 // chatMessage is a message of a request or a reply. Members tell null from absent.

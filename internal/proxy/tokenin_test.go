@@ -297,6 +297,7 @@ func (a *agent) step(i int) {
 
 func record(t testing.TB, p *Proxy) Record {
 	t.Helper()
+	p.stages.(*stages).records.settled(t.Context())
 	all := p.stages.(*stages).records.last()
 	return all[len(all)-1]
 }
