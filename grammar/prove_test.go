@@ -2,8 +2,11 @@ package grammar
 
 import (
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -158,4 +161,149 @@ func TestProvedOnce(t *testing.T) {
 	if _, err := c.Proved(hermes, "no such notation"); err == nil {
 		t.Error("a notation that there is not was proved")
 	}
+}
+
+// TestProofMutations: texts that were changed at random. What a verdict says holds
+// for what random derivations of both sides say: an example of a difference is one,
+// and where no difference is claimed none is met.
+func TestProofMutations(t *testing.T) {
+	schemas := []string{
+		`{"properties":{"a":{"type":"string","minLength":1,"maxLength":6},"n":{"type":"integer","minimum":3,"maximum":120}},"required":["n"]}`,
+		`{"properties":{"t":{"$ref":"#/$defs/t"},"k":{"enum":["low","high",null]}},"required":["t"],
+			"$defs":{"t":{"type":"object","properties":{"l":{"type":"array","items":{"$ref":"#/$defs/t"},"maxItems":3},"x":{"enum":["u","v"]}},"required":["x"]}}}`,
+		`{"properties":{"d":{"type":"string","format":"date"},"p":{"type":"string","pattern":"^[a-f]{2,4}-[0-9]+$"},"b":{"type":"boolean"}},"required":["p","b"]}`,
+		`{"oneOf":[{"properties":{"kind":{"const":"a"},"x":{"type":"number","minimum":-2,"maximum":2}},"required":["kind","x"]},{"properties":{"kind":{"const":"b"},"y":{"type":"array","items":{"type":"boolean"},"minItems":1,"maxItems":2}},"required":["kind","y"]}]}`,
+	}
+	readers := map[Target]func(string) (*dialect.Grammar, error){StructuralTag: dialect.ReadEBNF, GBNF: dialect.ReadGBNF, Lark: dialect.ReadLark}
+	rng := rand.New(rand.NewPCG(17, 4))
+	counts := map[string]int{}
+	for i, schema := range schemas {
+		c := compileTest(t, schema, Closed)
+		meant, err := c.machine()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, target := range []Target{StructuralTag, GBNF, Lark} {
+			w, err := c.Written(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := c.content.String()
+			if target != StructuralTag {
+				p, err := c.parts.of(c, target)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text = p.text
+			}
+			var right []string // texts that were meant
+			for range 60 {
+				if text, ok := w.Derive(rng, rng.IntN(60)); ok {
+					right = append(right, text)
+				}
+			}
+			for n := range 150 {
+				changed := mutated(rng, text)
+				g, err := readers[target](changed)
+				if err != nil {
+					counts["unreadable"]++
+					continue
+				}
+				if target == StructuralTag {
+					g.Rename(c.content.Known)
+				}
+				m, err := g.Machine(w.prefix, "root")
+				if err != nil {
+					counts["unreadable"]++
+					continue
+				}
+				fail := func(format string, args ...any) {
+					t.Helper()
+					t.Errorf("schema %d as %s, change %d: %s\n%s", i, target, n, fmt.Sprintf(format, args...), changedLine(text, changed))
+				}
+				v := dialect.Compare(m, meant, 20_000)
+				derive := g.Deriver(w.prefix, "root")
+				var written []string
+				for range 40 {
+					if s, ok := derive.Text(rng, rng.IntN(60)); ok {
+						if !m.Accepts(s) {
+							fail("%q is derived and not read", s)
+						}
+						written = append(written, s)
+					}
+				}
+				switch {
+				case v.Equal && (!v.Inside || v.Wider != nil || v.Narrower != nil || v.Bounded > 0), v.Inside && v.Wider != nil:
+					fail("%+v contradicts itself", v)
+				case v.Equal:
+					counts["equal"]++
+				case v.Wider != nil:
+					counts["wider"]++
+				case v.Inside && v.Bounded == 0:
+					counts["inside"]++
+				default:
+					counts["bounded"]++
+				}
+				if s := v.Wider; s != nil && (!m.Accepts(*s) || meant.Accepts(*s)) {
+					fail("%q is no text that is written and not meant", *s)
+				}
+				if s := v.Narrower; s != nil && (m.Accepts(*s) || !meant.Accepts(*s)) {
+					fail("%q is no text that is meant and not written", *s)
+				}
+				for _, s := range written {
+					if !meant.Accepts(s) && v.Inside && (v.Bounded == 0 || len(s) <= v.Bounded) {
+						fail("%+v, but %q is written and not meant", v, s)
+					}
+				}
+				for _, s := range right {
+					if !m.Accepts(s) && v.Equal {
+						fail("%+v, but %q is meant and not written", v, s)
+					}
+				}
+			}
+		}
+	}
+	t.Log(counts)
+	for _, kind := range []string{"equal", "wider", "inside"} {
+		if counts[kind] < 20 {
+			t.Errorf("%d verdicts %s", counts[kind], kind)
+		}
+	}
+}
+
+// mutated is text with one small change: a character written, left out or doubled,
+// two neighbours that change places, or a line that goes or comes twice.
+func mutated(rng *rand.Rand, text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	if k := rng.IntN(len(lines)); rng.IntN(8) == 0 {
+		if rng.IntN(2) == 0 {
+			return strings.Join(slices.Delete(lines, k, k+1), "")
+		}
+		return strings.Join(slices.Insert(lines, k, lines[k]), "")
+	}
+	r := []rune(text)
+	k := rng.IntN(len(r) - 1)
+	switch rng.IntN(4) {
+	case 0:
+		r = slices.Delete(r, k, k+1)
+	case 1:
+		r = slices.Insert(r, k, r[k])
+	case 2:
+		r[k], r[k+1] = r[k+1], r[k]
+	default:
+		const some = `0123456789abcuvxy{}[]()"?*+|,-: `
+		r[k] = rune(some[rng.IntN(len(some))])
+	}
+	return string(r)
+}
+
+// changedLine is the first line in which two texts differ.
+func changedLine(old, new string) string {
+	a, b := strings.Split(old, "\n"), strings.Split(new, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return a[i] + "\n→ " + b[i]
+		}
+	}
+	return "at the end"
 }
