@@ -39,7 +39,13 @@ func (s Scope) name(meanings []Key) (n Name) {
 	}
 	s.Fingerprint = "" // the same for every model and engine
 	keys := chain(s.root("name", ""), meanings)
-	copy(n[:], keys[len(keys)-1][:])
+	return s.Named(keys[len(keys)-1][:])
+}
+
+// Named is a name of the scope's tenant for what a hash stands for, of 8 bytes or
+// more.
+func (s Scope) Named(hash []byte) (n Name) {
+	copy(n[:], hash)
 	mark := s.mark()
 	copy(n[:], mark[:])
 	return n

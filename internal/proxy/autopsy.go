@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"regexp"
 	"slices"
@@ -169,6 +168,7 @@ func (h *history) forget(conversation string) bool {
 // dissection is the autopsy of one turn on its way.
 type dissection struct {
 	key    historyKey
+	name   prefix.Name // of the conversation, where the ledger gave it none
 	now    *sent
 	before *sent // nil for the first turn
 	diff   *prefix.Diff
@@ -209,6 +209,7 @@ func (s *stages) open(id, tenant string, r *prefix.Request) *dissection {
 		d.key = s.history.known(d.key, links)
 		d.before = s.history.before(d.key, r)
 	}
+	d.name = prefix.Scope{Secret: s.cfg.Secret, Tenant: tenant}.Named(d.key[:])
 	return d
 }
 
@@ -223,7 +224,7 @@ func (s *stages) compare(d *dissection, f *wire.Family) {
 // it for the next one. info is what is known of the engine, nil for nothing.
 func (s *stages) conclude(d *dissection, rec *Record, info *engine.Info) {
 	if rec.Conversation == "" {
-		rec.Conversation = hex.EncodeToString(d.key[:len(prefix.Name{})])
+		rec.Conversation = d.name.String()
 	}
 	d.now.conversation, d.now.reported = rec.Conversation, rec.Reported
 	s.history.keep(d.key, d.before, d.now)

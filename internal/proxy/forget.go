@@ -20,8 +20,9 @@ type Forgotten struct {
 
 // serveForget deletes a conversation: its entries in the ledger, in memory and on
 // disk, its records, and what of its prompts is remembered. It is named by its
-// conversation, or by the id of any request of it that still has a record. That of
-// another tenant is none.
+// conversation, or by the id of any request of it that still has a record. A request
+// that belongs to none, as it was passed through, loses its record. That of another
+// tenant is none.
 func (p *Proxy) serveForget(x *exchange) {
 	id := strings.TrimPrefix(x.req.Path, "/sidecar/v1/sessions/")
 	s, ok := p.stages.(*stages)
@@ -30,8 +31,13 @@ func (p *Proxy) serveForget(x *exchange) {
 		return
 	}
 	s.records.settled(x.ctx)
-	conversation := s.records.conversation(id, tenant(x.req))
-	if conversation == "" {
+	conversation, known := s.records.conversation(id, tenant(x.req))
+	switch {
+	case known && conversation == "":
+		s.records.forget(func(r *Record) bool { return r.ID == id && r.tenant == tenant(x.req) })
+		x.replyJSON(Forgotten{ID: id, Object: "session.deleted", Deleted: true, Records: 1})
+		return
+	case !known:
 		conversation = id
 	}
 	name, ok := prefix.ParseName(conversation)
@@ -44,7 +50,7 @@ func (p *Proxy) serveForget(x *exchange) {
 		x.fail("", serverError(500, "ledger", "Deleting from the ledger: "+err.Error()))
 		return
 	}
-	records := s.records.forget(conversation)
+	records := s.records.forget(func(r *Record) bool { return r.Conversation == conversation })
 	prompts := s.history.forget(conversation)
 	if entries == 0 && records == 0 && !prompts {
 		x.fail("", unknownSession(id))
@@ -58,24 +64,25 @@ func unknownSession(id string) *openai.Error {
 		Message: "There is no session " + cutText(id, 100) + "; GET /sidecar/v1/sessions lists them, each with its conversation."}
 }
 
-// conversation is that of a tenant's request with this id, "" when no record has it.
-func (r *records) conversation(id, tenant string) string {
+// conversation is that of a tenant's request with this id, "" for none; false when no
+// record has the id.
+func (r *records) conversation(id, tenant string) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := slices.IndexFunc(r.ring, func(rec Record) bool { return rec.ID == id && rec.tenant == tenant })
 	if i < 0 {
-		return ""
+		return "", false
 	}
-	return r.ring[i].Conversation
+	return r.ring[i].Conversation, true
 }
 
-// forget drops the records of a conversation; the sums stay.
-func (r *records) forget(conversation string) (n int) {
+// forget drops the records that are meant; the sums stay.
+func (r *records) forget(meant func(*Record) bool) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kept := make([]Record, 0, cap(r.ring))
 	for _, rec := range slices.Concat(r.ring[r.next:], r.ring[:r.next]) {
-		if rec.Conversation != conversation {
+		if !meant(&rec) {
 			kept = append(kept, rec)
 		}
 	}

@@ -92,3 +92,51 @@ func TestRecordsSettled(t *testing.T) {
 		}
 	})
 }
+
+// TestForgetAnyRecord: whatever became of a request, the id of its record deletes it,
+// for its own tenant alone.
+func TestForgetAnyRecord(t *testing.T) {
+	script, srv := newScripted(t)
+	unknown := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/chat") {
+			script.ServeHTTP(w, r)
+			return
+		}
+		<-r.Context().Done() // no probe is answered: the shadow ends with the answer
+	}))
+	t.Cleanup(unknown.Close)
+	for name, tt := range map[string]struct {
+		engine, messages, mode string
+		observe                bool
+	}{
+		"staged":              {srv.URL, `[{"role":"user","content":"weather"}]`, ModeOwned, false},
+		"observed":            {srv.URL, `[{"role":"user","content":"weather"}]`, "", true}, // or cut, as the answer is there at once
+		"shadow is cut":       {unknown.URL, `[{"role":"user","content":"weather"}]`, "passthrough", true},
+		"nobody says a thing": {srv.URL, `[{"role":"system","content":"weather"}]`, "", true},
+		"no messages":         {srv.URL, `[]`, "refused", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := allStages()
+			config.Observe = tt.observe
+			s := newSidecar(t, tt.engine, config)
+			script.say(scriptedReply{text: "ok"})
+			client, url := newClientFor(t), s.srv.URL+"/sidecar/v1/sessions"
+			if got := ask(t, client, "POST", s.srv.URL+"/v1/chat/completions", chatBody(toolList(3), tt.messages, ""), "Authorization", "Bearer one"); got.status != 200 && name != "no messages" {
+				t.Fatalf("status %d: %s", got.status, got.body)
+			}
+			rec := s.last()
+			if rec.Mode != tt.mode && tt.mode != "" {
+				t.Fatalf("mode %s, %s", rec.Mode, rec.Reason)
+			}
+			if got := ask(t, client, "DELETE", url+"/"+rec.ID, "", "Authorization", "Bearer two"); got.status != 404 {
+				t.Errorf("another tenant: status %d: %s", got.status, got.body)
+			}
+			if got := ask(t, client, "DELETE", url+"/"+rec.ID, "", "Authorization", "Bearer one"); got.status != 200 || !strings.Contains(got.body, `"records":1`) {
+				t.Errorf("status %d: %s", got.status, got.body)
+			}
+			if list := ask(t, client, "GET", url, "", "Authorization", "Bearer one"); strings.Contains(list.body, rec.ID) {
+				t.Errorf("still listed: %s", list.body)
+			}
+		})
+	}
+}
