@@ -144,14 +144,24 @@ func (ix *Index) readLists(s *scratch, enough func() bool) {
 		return
 	}
 	for i := range s.most {
-		most := float32(0)
-		for _, x := range s.upper[i*block : min((i+1)*block, len(s.upper))] {
-			if x > most {
-				most = x
-			}
-		}
-		s.most[i] = most
+		s.most[i] = greatest(s.upper[i*block : min((i+1)*block, len(s.upper))])
 	}
+}
+
+// greatest is the greatest of numbers of which none is below 0, so that they compare
+// as their bits do: which of them is greater is no branch then.
+func greatest(list []float32) float32 {
+	var a, b, c, d uint32
+	for ; len(list) >= 4; list = list[4:] {
+		a = max(a, math.Float32bits(list[0]))
+		b = max(b, math.Float32bits(list[1]))
+		c = max(c, math.Float32bits(list[2]))
+		d = max(d, math.Float32bits(list[3]))
+	}
+	for _, x := range list {
+		a = max(a, math.Float32bits(x))
+	}
+	return math.Float32frombits(max(a, b, c, d))
 }
 
 // boundClauses reads the clauses: what look needs of them, and what one of them

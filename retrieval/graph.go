@@ -226,15 +226,24 @@ const (
 	graphSlack = 1e-4
 )
 
-// topByGraph is top without a look at most vectors. The graph gives the nearest
-// tools; no other is nearer than the last of them, which bounds its score by its
-// words and priors alone. So the outcome is that of a look at all, as far as the
-// graph gave the nearest indeed and graphNear of them hold all that share no word
-// with the query.
-func (ix *Index) topByGraph(s *scratch, room int, scale float32) {
+// wanted is how many of the nearest are asked for: those called and named may be
+// among them.
+func (s *scratch) wanted() int { return graphNear + len(s.called) + len(s.named) }
+
+// neighbours is what the graph gave, or how asking it ended.
+type neighbours struct {
+	hits  []hnsw.Hit
+	fault any
+}
+
+// nearest asks the graph, while the words of the query are looked up.
+func (ix *Index) nearest(s *scratch, want int) {
+	var n neighbours
+	defer func() {
+		n.fault = recover()
+		s.nearest <- n
+	}()
 	v := ix.graph
-	want := graphNear + len(s.called) + len(s.named)
-	reach := float32(-1)
 	var filter func(uint64) bool
 	if s.allow != nil || v.g.Len() > len(v.tool)+len(v.tool)/8 {
 		filter = func(key uint64) bool {
@@ -242,16 +251,31 @@ func (ix *Index) topByGraph(s *scratch, room int, scale float32) {
 			return ok && s.allowed(tool)
 		}
 	}
-	hits, err := v.g.x.Search(s.query, want, hnsw.Options{Candidates: want, Filter: filter})
-	if err != nil {
+	var err error
+	if n.hits, err = v.g.x.Search(s.query, want, hnsw.Options{Candidates: want, Filter: filter}); err != nil {
 		panic("retrieval: " + err.Error()) // a rounded query is finite and of the right length
 	}
+}
+
+// topByGraph is top without a look at most vectors. The graph gives the nearest
+// tools; no other is nearer than the last of them, which bounds its score by its
+// words and priors alone. So the outcome is that of a look at all, as far as the
+// graph gave the nearest indeed and graphNear of them hold all that share no word
+// with the query.
+func (ix *Index) topByGraph(s *scratch, room int, scale float32) {
+	v := ix.graph
+	reach := float32(-1)
+	n := <-s.nearest
+	if n.fault != nil {
+		panic(n.fault) // for whoever asked
+	}
+	hits := n.hits
 	for _, h := range hits {
 		if tool, ok := v.tool[h.Key]; ok {
 			ix.consider(s, tool, room, scale)
 		}
 	}
-	if len(hits) == want {
+	if want := s.wanted(); len(hits) == want {
 		reach = float32(hits[want-1].Score * (1.0 / (grid * grid)))
 	}
 	for _, tool := range v.rest {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand"
 	"slices"
 	"sync"
@@ -331,12 +332,13 @@ func TestBoundAgainstScan(t *testing.T) {
 		with.read(s, &q)
 		with.embedQuery(s, &q)
 		s.lazy, s.allow = true, q.Allow
+		with.setPrior(s, q.Called)
+		go with.nearest(s, s.wanted())
 		best := with.boundWords(s)
 		if len(s.bound.lists) > 0 {
 			unread++
 		}
 		with.boundClauses(s, &q)
-		with.setPrior(s, q.Called)
 		with.top(s, with.candidates(), 1/(best+with.damp))
 		looked += len(s.known)
 		exact := ix.scratch.Get().(*scratch)
@@ -352,5 +354,58 @@ func TestBoundAgainstScan(t *testing.T) {
 	}
 	if unread == 0 || looked/queries > len(tools)/4 {
 		t.Errorf("postings were left unread in %d of %d; %d of %d tools were looked at", unread, queries, looked/queries, len(tools))
+	}
+}
+
+// TestNearestFault: what goes wrong beside a search goes wrong in it, for whoever asked
+// to recover from; the next search is as any other.
+func TestNearestFault(t *testing.T) {
+	var tools []Tool
+	for i := range 200 {
+		tools = append(tools, Tool{Name: fmt.Sprintf("tool_%c%d", 'a'+i%20, i), Description: fmt.Sprintf("word%d of word%d", i%7, i)})
+	}
+	plain := spaceIndex(t, tools, toySpace(16))
+	g, err := fullGraph(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ix, err := plain.WithGraph(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ix.Search(Text(tools[7].Name), 4)
+	for range 3 {
+		fault := func() (fault any) {
+			defer func() { fault = recover() }()
+			q := Text(tools[7].Name)
+			q.Allow = func(int) bool { panic("no rule") }
+			ix.Search(q, 4)
+			return nil
+		}()
+		if fault != "no rule" {
+			t.Fatalf("the search ended with %v", fault)
+		}
+		if got := ix.Search(Text(tools[7].Name), 4); !sameHits(got, want) {
+			t.Fatalf("after a fault %v, before %v", got, want)
+		}
+	}
+}
+
+func TestGreatest(t *testing.T) {
+	rng := rand.New(rand.NewSource(3))
+	for n := range 200 {
+		list := make([]float32, n%70)
+		for i := range list {
+			if rng.Intn(3) > 0 {
+				list[i] = float32(math.Exp(20 * rng.NormFloat64()))
+			}
+		}
+		want := float32(0)
+		if len(list) > 0 {
+			want = slices.Max(list)
+		}
+		if got := greatest(list); got != want {
+			t.Fatalf("%v of %v", got, list)
+		}
 	}
 }

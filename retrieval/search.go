@@ -136,6 +136,7 @@ type scratch struct {
 	// With a graph and a query that has a vector, tools are scored as they are
 	// looked at, see bound.go; score, clause and near of others are not known.
 	lazy        bool
+	nearest     chan neighbours
 	upper       []float32 // tool -> what the postings read so far give it
 	bound       wordBound // of the query
 	clauseBound wordBound // of one clause
@@ -163,6 +164,7 @@ func newScratch(ix *Index) *scratch {
 				s.near[i] = unknown
 			}
 			s.upper = make([]float32, n)
+			s.nearest = make(chan neighbours, 1)
 		}
 	}
 	return s
@@ -198,14 +200,15 @@ func (ix *Index) AppendSearch(dst []Hit, q Query, k int) []Hit {
 	if k <= 0 {
 		return dst
 	}
-	s := ix.scratch.Get().(*scratch)
-	defer ix.scratch.Put(s)
+	s := ix.scratch.Get().(*scratch) // not put back after a panic: it is in no order then
 	s.allow = q.Allow
 	ix.read(s, &q)
 	ix.embedQuery(s, &q)
+	ix.setPrior(s, q.Called)
 	s.lazy = ix.graph != nil && s.dense
 	best := float32(0)
 	if s.lazy {
+		go ix.nearest(s, s.wanted())
 		best = ix.boundWords(s)
 	} else {
 		best = ix.accumulate(s)
@@ -220,7 +223,6 @@ func (ix *Index) AppendSearch(dst []Hit, q Query, k int) []Hit {
 	} else {
 		ix.fitClauses(s, &q)
 	}
-	ix.setPrior(s, q.Called)
 
 	ix.top(s, max(k, ix.candidates()), scale)
 	ix.lookAgain(s, scale)
@@ -265,6 +267,7 @@ func (ix *Index) AppendSearch(dst []Hit, q Query, k int) []Hit {
 	for _, t := range s.terms {
 		s.slot[t.term] = 0
 	}
+	ix.scratch.Put(s)
 	return dst
 }
 
