@@ -72,19 +72,25 @@ func (s *Syntax) proofOf(target Target) proofOf {
 	return proofOf{target, s.Parameters.texts()}
 }
 
+// errProofFault stands for a proof that ended in a panic: it would do so again.
+var errProofFault = errors.New("the proof met a fault of ours")
+
 // Proved is Prove of what is written in a syntax, once: what was found, an
-// error too, is kept with what was compiled.
-func (c *Checked) Proved(s Syntax, target Target) (Proof, error) {
+// error or a panic too, is kept with what was compiled.
+func (c *Checked) Proved(s Syntax, target Target) (p Proof, err error) {
 	if p, ok, err := c.Known(s, target); ok {
 		return p, err
 	}
-	p, err := c.proveIn(s, target)
-	c.proofs.mu.Lock()
-	defer c.proofs.mu.Unlock()
-	if c.proofs.made == nil {
-		c.proofs.made = map[proofOf]proved{}
-	}
-	c.proofs.made[s.proofOf(target)] = proved{p, err}
+	err = errProofFault
+	defer func() {
+		c.proofs.mu.Lock()
+		defer c.proofs.mu.Unlock()
+		if c.proofs.made == nil {
+			c.proofs.made = map[proofOf]proved{}
+		}
+		c.proofs.made[s.proofOf(target)] = proved{p, err}
+	}()
+	p, err = c.proveIn(s, target)
 	return p, err
 }
 

@@ -307,3 +307,23 @@ func changedLine(old, new string) string {
 	}
 	return "at the end"
 }
+
+// TestProofFault: a proof that panics is not begun again, and its tool is known as
+// one of which nothing is known.
+func TestProofFault(t *testing.T) {
+	c := &Checked{name: "broken", proofs: &proofs{}} // nothing was compiled
+	begun := func() (fault any, err error) {
+		defer func() { fault = recover() }()
+		_, err = c.Proved(hermes, StructuralTag)
+		return fault, err
+	}
+	if fault, _ := begun(); fault == nil {
+		t.Fatal("the proof has no fault: this test shows nothing")
+	}
+	if fault, err := begun(); fault != nil || err == nil {
+		t.Errorf("begun again: fault %v, error %v", fault, err)
+	}
+	if p, asked, err := c.Known(hermes, StructuralTag); !asked || err == nil || p.Status != "" {
+		t.Errorf("known: %+v, asked %v, error %v", p, asked, err)
+	}
+}

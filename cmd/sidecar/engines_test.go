@@ -436,8 +436,8 @@ func TestClientsSmolLM2(t *testing.T) {
 				called++
 			case a.FinishReason == "length":
 				cut++
-			case text == "":
-				t.Errorf("%s %s: neither text nor call, finish %s", library, c.ID, a.FinishReason)
+			case text == "" && (rec.Reported == nil || rec.Reported.Completion > 1): // its end alone is an answer
+				t.Errorf("%s %s: neither text nor call, finish %s, %+v", library, c.ID, a.FinishReason, rec.Reported)
 			default:
 				texts++
 			}

@@ -98,7 +98,7 @@ func TestLlamaBranches(t *testing.T) {
 	tree := prefix.NewSeen(1 << 20)
 	session, agents := rand.Uint64(), make([]*agent, 6)
 	for i := range agents {
-		agents[i] = &agent{t: t, base: base, model: string(s.Model), more: map[string]any{"tools": json.RawMessage(toolList(3)), "tool_choice": "none", "max_tokens": 8}}
+		agents[i] = &agent{t: t, base: base, model: string(s.Model), more: map[string]any{"tools": json.RawMessage(toolList(3)), "tool_choice": "none", "max_tokens": 8, "seed": 5}}
 		agents[i].say("system", fmt.Sprintf("%d. Session %x. %s", i, session, strings.Repeat(fmt.Sprint("Rule ", i, ". "), 20)))
 	}
 	kinds, apart, gone := map[string]int{}, 0, 0
@@ -171,6 +171,7 @@ func TestLlamaReplies(t *testing.T) {
 	}
 	for _, stream := range []bool{false, true} {
 		t.Run(fmt.Sprintf("stream=%v", stream), func(t *testing.T) {
+			ask(t, stream, nil) // all that follow find the same in the cache
 			plain, rec := ask(t, stream, nil)
 			if rec.Mode != ModeTokenIn || len(plain.Choices) != 1 || texts(plain)[0] == "" {
 				t.Fatalf("mode %s, %+v", rec.Mode, plain)
@@ -221,8 +222,8 @@ func TestLlamaOwned(t *testing.T) {
 	cfg := idStages()
 	cfg.Mode, cfg.Catalog = ModeOwned, nil
 	p, base := start(t, "nethttp", Config{Engine: s.URL, Stages: cfg})
-	a := &agent{t: t, base: base, model: string(s.Model), more: map[string]any{"tools": json.RawMessage(toolList(4)), "max_tokens": 300, "temperature": 1}}
-	a.say("system", fmt.Sprintf("Session %x.", rand.Uint64()))
+	a := &agent{t: t, base: base, model: string(s.Model), more: map[string]any{"tools": json.RawMessage(toolList(4)), "max_tokens": 300, "temperature": 1, "seed": 5}}
+	a.say("system", "Be terse.")
 	a.say("user", "invoice")
 	for i, tt := range []struct{ choice, constraint string }{{"required", "gbnf"}, {"auto", "checked"}, {"required", "gbnf"}} {
 		a.more["tool_choice"] = tt.choice

@@ -70,9 +70,7 @@ func request(t *testing.T, method, url, body string) (int, string) {
 // report the same prompt tokens and the same cached tokens each time.
 func TestVLLMCache(t *testing.T) {
 	url, model, block, maxLen := judge(t)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d, block size %d", seed, block)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := rand.New(rand.NewPCG(1, 0))
 	s := start(t, Config{Model: model, BlockSize: block, MaxModelLen: maxLen, PromptTokensDetails: true})
 	tool := func(i int) string {
 		return fmt.Sprintf(`{"type":"function","function":{"name":"tool_%d","description":"Does the thing number %d for the user","parameters":{"type":"object","properties":{"a":{"type":"string"}}}}}`, i, i)
@@ -89,7 +87,8 @@ func TestVLLMCache(t *testing.T) {
 		tools []string
 		salt  string
 	}
-	salts := []string{fmt.Sprintf("a%d", seed), fmt.Sprintf("b%d", seed)}
+	session := time.Now().UnixNano() // apart from what an engine that was kept has seen
+	salts := []string{fmt.Sprintf("a%d", session), fmt.Sprintf("b%d", session)}
 	var all []conversation
 	hits, queries := 0, 0
 	for i := range 60 {
@@ -132,7 +131,10 @@ func TestVLLMCache(t *testing.T) {
 		hits += got.Usage.Details.Cached
 		queries += got.Usage.PromptTokens
 	}
-	t.Logf("60 requests, %d prompt tokens, %d cached in both", queries, hits)
+	if hits == 0 {
+		t.Error("nothing was cached: this test shows nothing")
+	}
+	t.Logf("60 requests, blocks of %d, %d prompt tokens, %d cached in both", block, queries, hits)
 }
 
 const corpus = "alpha bravo delta weather Oslo report ticket market engine"
